@@ -20,7 +20,7 @@ struct Run {
   std::string name;     // name of the run: "a" or "b"
   std::string options;  // options of ./fsdp train
   std::string program{};
-  std::string path{};     // file or folder with the hashes of this run
+  std::string path{};     // the hashes of this run: a folder of train --hashes, or a file
   std::string failure{};  // the error that the run printed; empty if the run succeeded
   RunHashes hashes{};
 };
@@ -106,9 +106,10 @@ void compare_settings(const Run& a, const Run& b, const std::string& folder) {
   if (of_a.is_object() && of_b.is_object()) require_equal_settings(of_a, of_b);
 }
 
-// Trains as `run` says, with files in `folder`, and reads the hashes that the train program writes
-// into run.hashes. Throws UsageError if the program rejects the options, and std::runtime_error if
-// it fails before it writes hashes. If it fails later, run.failure has its error.
+// Runs the train program with the options of `run`. The program writes its hashes and its output
+// into `folder`; then train() reads the hashes into run.hashes. Throws UsageError if the program
+// rejects the options, and std::runtime_error if it fails before it writes hashes. If it fails
+// later, run.failure has its error.
 void train(Run& run, const std::string& folder, const std::string& capture = "") {
   run.path = folder + '/' + run.name;
   std::filesystem::remove_all(run.path);  // removes the hashes of an earlier training

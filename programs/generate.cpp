@@ -86,7 +86,7 @@ Settings parse(int argc, char** argv) {
 struct Loaded {
   std::shared_ptr<Module> model;
   int64_t context, vocabulary;
-  std::string tokenizer;  // path of the tokenizer.json that belongs to the model; "": bytes
+  std::string tokenizer;  // path of the model's tokenizer.json; "": each token is a byte
 };
 
 // Returns the path of the tokenizer.json in the folder of the checkpoint. Returns "" if there is

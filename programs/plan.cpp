@@ -20,7 +20,7 @@ class SearchRun {
 
   std::vector<Candidate> found() { return found(base_, settings_.searched); }
 
-  // Returns how many more ranks, or how short rows, would make a plan of the run fit into memory.
+  // Returns with how many ranks, or with how short rows, a plan of the run fits into memory.
   Ways ways() {
     Ways ways;
     for (int world = 2 * base_.ranks.world;
@@ -63,7 +63,8 @@ class SearchRun {
     try {
       return fits(settings_.on(world));
     } catch (const UsageError&) {
-      // No run on `world` ranks, for example if the batch can't be cut into so many microbatches.
+      // The run can't have `world` ranks, for example because its batch can't be cut into so many
+      // microbatches.
       return false;
     }
   }

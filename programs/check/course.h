@@ -22,7 +22,8 @@ struct Task {
   std::string sentinel;
   std::vector<Problem> problems;
 
-  int points() const;  // sum of the points of the task's problems, without extensions
+  // Most points that the task can give: the sum over its problems, without extensions.
+  int points() const;
   bool is_optional() const { return points() == 0; }  // all problems of the task are extensions
 };
 

@@ -52,7 +52,8 @@ void print_failure(const Settings& settings, const TestResult& result) {
                 base.c_str());
   }
   std::printf("\n");
-  // The advice below is only for tests of task 7, because only they train a whole model.
+  // The advice to run ./fsdp diff is printed only for tests of task 7, because only they train a
+  // whole model.
   if (problem.number.front() != '7') return;
   const std::string world = result.ranks().empty() ? "2" : result.ranks().substr(1);
   std::printf(
@@ -181,7 +182,7 @@ void print_bases(const Settings& settings, const std::vector<TaskResult>& tasks)
       std::printf("Tested %s, not tasks/.\n", what.c_str());
       return;
     }
-    if (task.number > 1) {  // task 1 comes first, so its tests use no earlier task
+    if (task.number > 1) {  // tests of tasks 0 and 1 use no earlier task
       std::printf("Task %d was tested over %s.\n", task.number,
                   base_text(task.number, solutions).c_str());
     }

@@ -35,8 +35,9 @@ void print_tally(const std::string& label, const Tally& tally, const std::string
 // - the name of the task's memory test, if its failure makes all points of the task count 0.
 void print_task(const Settings& settings, const TaskResult& task);
 
-// Prints for each task whether its tests used the reference solutions of the earlier tasks or the
-// student's own code. If the tests did not test tasks/, prints only which code they tested.
+// Prints a line for each tested task from task 2 on: for which earlier tasks its tests used the
+// reference solutions, and for which the student's own code. If the tests did not test the
+// student's tasks/, prints only one line, which names the code that they tested.
 void print_bases(const Settings& settings, const std::vector<TaskResult>& tasks);
 
 // Prints the whole text of one failure, which telling_failure() (score.h) chooses. Then prints the

@@ -15,8 +15,9 @@ namespace fsdp {
 
 // The results of one problem, or the sum over several problems.
 struct Tally {
-  int passed{}, failed{}, not_started{};  // numbers of tests with this outcome
-  bool untested{};                        // true: the tests of a problem were not run
+  int passed{}, failed{}, not_started{};  // number of tests with each of these outcomes
+  // true: the tests of the problem were not run; in a sum: those of at least one problem.
+  bool untested{};
   double points{};
   double possible{};
 

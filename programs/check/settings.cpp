@@ -32,7 +32,8 @@ void add_options(CLI::App& app, Settings& settings) {
   add_numbers(app, "--world", settings.worlds, {1, 8},
               "only these numbers of ranks, as in 2,4; tests run on 1, 2, 3 and 4 ranks, some "
               "on 8")
-      // --world takes one argument; the one after it is the task or problem.
+      // Without this call, the parser would read the 3.2 of "--world 2,4 3.2", a problem, as one
+      // more value of --world.
       ->allow_extra_args(false);
   app.add_option("--test", settings.test,
                  "only the test of this name, as in ./fsdp check 3.2 --test NAME or NAME/W2");
@@ -167,7 +168,8 @@ std::string Settings::filter(const Task& task) const {
     if (!wants(problem)) continue;
     for (const std::string& suite : problem.suites) {
       filter += (filter.empty() ? "" : ":") + suite + '.' + name;
-      // "/W*": on every number of ranks.
+      // The name of a test that runs on several numbers of ranks ends in /W1, /W2, ... This pattern
+      // selects all of them.
       if (!test.empty()) filter += ':' + suite + '.' + name + "/W*";
     }
   }

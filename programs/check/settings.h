@@ -13,18 +13,18 @@ struct Settings {
   int repeat{1};
   std::vector<int> worlds{};  // numbers of ranks to test on; empty: all
   std::string test{};         // the name of the only test to run; empty: all
-  std::string trace{};        // a file for the timeline; empty: none
+  std::string trace{};        // a file for the timeline of one test; empty: none
   std::string output{};       // a file for the output of the tests; empty: none
   std::string record{};       // a folder for recordings of failed tests; empty: none
-  std::string json{};         // a file for the results; empty: none
+  std::string json{};         // a JSON file for the results; empty: none
   std::string page{};         // a file for the HTML map of the course; empty: none
   // Element n: the stack (cmake/stacks.cmake) with the code that the tests of task n run.
   std::vector<std::string> stacks{};
   int seconds{86'400};          // [s] limit for all tests of a task together
   bool stop_hanging{};          // after a test that hangs, run no other test of its problem
   std::vector<int> broken{};    // tasks that do not compile
-  std::vector<int> rejected{};  // tasks that scripts/look.sh rejects
-  std::vector<int> blank{};     // tasks in which nothing is written: their tests do not run
+  std::vector<int> rejected{};  // tasks with calls that scripts/look.sh forbids
+  std::vector<int> blank{};     // tasks without code of the student: their tests do not run
   std::string bin{};            // the folder of the test programs
 
   const std::string& stack(const Task& task) const;

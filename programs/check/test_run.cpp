@@ -193,7 +193,7 @@ class Attempt {
   Clock::time_point deadline_{Clock::now() + kToBegin};
   std::optional<std::vector<std::string>> plan_;
   std::optional<TestResult> running_;
-  int64_t printed_{};  // [bytes] of output when the last test ended
+  int64_t printed_{};  // [bytes] size of the program's output when its latest test ended
   std::vector<TestResult> results_;
   std::string ended_;
   bool as_expected_{true};

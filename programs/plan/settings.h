@@ -18,7 +18,7 @@ struct PlanSettings {
   bool json{};
   std::string svg;                // file for the chart; empty: none
   std::optional<int64_t> memory;  // [bytes] memory of a rank; nothing: not given
-  bool search{};                  // --search: `configs` has one element, `memory` a value
+  bool search{};  // --search; then `configs` has one element, and `memory` has a value
   // The settings that a search varies: those that the command line and --config leave open.
   Searched searched;
   bool rows_fill_context{};  // --seq is not given: rows are as long as the model's context

@@ -44,7 +44,7 @@ std::vector<std::string> beginning(const PlanSettings& settings, const TrainConf
 // ./fsdp train uses a text, whose 256 token ids (bytes) would enlarge the vocabulary of a small
 // model.
 bool text_changes_model(const PlanSettings& settings, const TrainConfig& config) {
-  constexpr int64_t kBytes = 256;  // number of token ids of a text
+  constexpr int64_t kBytes = 256;  // number of different token ids: a token of a text is a byte
   return settings.plans_pattern && config.model.vocabulary == 0 &&
          model_info(config.model.name).vocabulary < kBytes;
 }

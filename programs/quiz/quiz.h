@@ -15,10 +15,12 @@ struct Question {
   std::string text;
   // Options of ./fsdp plan for the run that the question is about.
   std::vector<std::string> options;
-  double amount{};                            // the number that was drawn for `text`; 0: none
-  std::map<std::string, std::string> fields;  // name of an answer -> JSON pointer into answers_of()
+  double amount{};  // a number in `text` that was drawn for the student; 0: `text` has none
+  // Name of an answer -> the place of the right answer in the JSON that answers_of() returns, as a
+  // JSON pointer.
+  std::map<std::string, std::string> fields;
   Solve solve{};
-  // Returns a text: how the answer is found; null: the question has no explanation.
+  // Returns a text that explains how the answers are found; null: the question has no explanation.
   Explain explain{};
 };
 
@@ -47,8 +49,9 @@ std::string template_of(const std::string& student, const std::string& term);
 // has the format of a student's file, so read_answers() can read it.
 std::string answer_sheet_of(const std::string& student, const std::string& term);
 
-// Element i is about question i + 1: it maps each mark, "right", "wrong", "missing" or "without a
-// sentence", to the names of the question's answers that have this mark.
+// Element i is about question i + 1: it maps each mark, "right", "wrong" or "missing", to the names
+// of the question's answers that have this mark. It also has the key "without a sentence" if the
+// student has not written the sentence that gives the reason.
 using Marks = std::vector<std::map<std::string, std::vector<std::string>>>;
 Marks marks_of(const Answers& answers);
 

@@ -43,7 +43,7 @@ struct Contender {
   std::string name;
   Plan plan;
   double milliseconds{};  // predicted time of a step
-  bool fits{};            // the plan's peak is below question.amount gigabytes
+  bool fits{};            // whether the plan's peak is below question.amount gigabytes
 };
 std::vector<Contender> contenders(const Question& question);
 // Returns {"fastest": name, "milliseconds": t} for the fastest contender that fits. Throws

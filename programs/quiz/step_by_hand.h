@@ -27,13 +27,13 @@ struct ComputingByHand {
 // `links`, plus `sums`, `ends` and `loss`.
 struct PhaseByHand {
   ComputingByHand of;
-  double computing{};  // all that the rank computes
-  double links{};      // the collectives that can overlap with computing
-  double sums{};       // the sums between replicas, which overlap with nothing
-  // The times at the beginning and at the end of the phase in which only the links work, or only
-  // the rank.
+  double computing{};  // [ms] in which the rank computes
+  double links{};      // [ms] of the collectives that can overlap with computing
+  double sums{};       // [ms] of the sums between replicas, which overlap with nothing
+  // [ms] at the beginning and at the end of the phase in which only the links move data, or only
+  // the rank computes.
   double ends{};
-  double loss{};  // averaging the loss over all ranks, at the end of backward
+  double loss{};  // [ms] of averaging the loss over all ranks, at the end of backward
   bool links_are_longer() const { return links > computing; }
   double total() const { return std::max(computing, links) + sums + ends + loss; }
 };

@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A training run of the row that was asked for a receipt, and the receipt.
+// A training run of the row that had the option --receipt, and the path of its receipt.
 struct RunWithReceipt {
   std::string options;  // options of train, without --receipt and --receipt-sample
   fs::path receipt;
@@ -58,8 +58,8 @@ std::vector<RunWithReceipt> runs_in(const fs::path& folder, const std::string& n
   return runs;
 }
 
-// Runs ./fsdp audit on the receipt of the run; it prints to the output of this process. Returns its
-// exit status, or 2 if it was killed or if the run failed.
+// Runs ./fsdp audit on the receipt of the run. The audit prints to the stdout and stderr of this
+// process. Returns the audit's exit status, or 2 if the audit was killed or if the run failed.
 int audited(const RunWithReceipt& run) {
   if (run.failed) {
     std::printf("this run failed, and has left no receipt\n");

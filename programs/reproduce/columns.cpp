@@ -29,7 +29,8 @@ double peak(const TrainResult& run) {
   return *std::ranges::max_element(ranks);
 }
 
-// [bytes] Returns the most that the memory class `cls` has in any phase of the run.
+// [bytes] Returns the largest peak of the memory class `cls` that rank 0 measured in a phase of the
+// run.
 double most(const TrainResult& run, const std::string& cls) {
   double most = 0;
   for (const auto& phase : run.last.at("live_bytes"))
@@ -37,8 +38,9 @@ double most(const TrainResult& run, const std::string& cls) {
   return most;
 }
 
-// Calls `number` on each collective operation of the run's second step, and returns the names and
-// numbers as text: "all_gather 9, reduce_scatter 5".
+// Returns a text with a number for each collective operation of the run's second step: "all_gather
+// 9, reduce_scatter 5". The function `number` returns the number of an operation; the text shows it
+// with `digits` decimals.
 template <typename Number>
 std::string of_operations(const TrainResult& run, int digits, Number number) {
   std::string text;
@@ -47,8 +49,8 @@ std::string of_operations(const TrainResult& run, int digits, Number number) {
   return text;
 }
 
-// [bytes] The sizes of the padded units in fp32: of all units, of the root, and of the largest
-// other unit.
+// [bytes] Sizes of whole units in fp32, with padding: the sum over all units, the root unit, and
+// the largest of the other units.
 struct UnitSizes {
   double all{}, root{}, largest{};
 };

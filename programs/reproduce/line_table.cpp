@@ -143,8 +143,8 @@ class LineRunner {
   const Output& output_;
   Table made_;
   const TrainResult* first_{};  // result of the first run of train in this table
-  // Hash of the parameters that lines with `same_parameters` must end with: those of the latest
-  // line without it.
+  // Hash of the parameters at the end of the latest run whose line lacks `same_parameters`. The run
+  // of a line with `same_parameters` must end with this hash.
   std::string hash_;
 };
 

@@ -15,8 +15,10 @@ struct LongRun {
   std::string name;
   TrainOptions options;  // options of train, without those that name files
   int64_t steps{};
-  int64_t state_bytes{};     // [bytes] size of a checkpoint: parameters and optimizer state
-  int64_t receipt_sample{};  // of so many events, one is in the run's receipt; 0: no receipt
+  int64_t state_bytes{};  // [bytes] size of a checkpoint: parameters and optimizer state
+  // The value of train --receipt-sample: about one in this many events is in the run's receipt. 0:
+  // the run writes no receipt.
+  int64_t receipt_sample{};
 };
 
 struct LongResult {

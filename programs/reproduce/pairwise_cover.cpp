@@ -7,8 +7,8 @@
 namespace fsdp {
 namespace {
 
-using Value = std::pair<size_t, size_t>;  // number of the factor, number of its value
-using Pair = std::pair<Value, Value>;     // the value of the smaller factor first
+using Value = std::pair<size_t, size_t>;  // {index of a factor, index of its value}
+using Pair = std::pair<Value, Value>;     // the value of the factor with the smaller index first
 
 std::set<Pair> all_pairs(const std::vector<size_t>& counts) {
   std::set<Pair> pairs;

@@ -11,7 +11,7 @@ namespace fsdp {
 
 // Tells how the cell of a column is found: in the output of a program, or as a fixed text.
 struct PrintedWord {
-  std::string line;  // the beginning of the printed line; empty: the cell is `text`
+  std::string line;  // how the line of output with the word begins; empty: the cell is `text`
   size_t word{};     // number of the word in the line, from 0 on, that is the cell
   std::string unit;  // appended to the word in the cell
   std::string text;
@@ -22,9 +22,11 @@ struct LineOfTable {
   std::vector<std::string> labels, published;
   std::string options, command;
   bool same_parameters{}, may_fail{}, needs_peers{};
-  std::vector<std::string> if_it_fails;  // the cells of the columns if the run fails
+  std::vector<std::string> if_it_fails;  // the cells of TableOfRow::columns if the run fails
   PrintedWords read;
-  int64_t receipt_sample{};        // of so many events, one is in the run's receipt; 0: no receipt
+  // The value of train --receipt-sample: about one in this many events is in the run's receipt. 0:
+  // the run writes no receipt.
+  int64_t receipt_sample{};
   std::string receipt;             // name of the receipt's file: "ddp-1.receipt"
   std::vector<std::string> cells;  // all cells of a line that runs nothing; else empty
 };
@@ -41,7 +43,9 @@ struct Factor {
 
 struct TableOfRow {
   std::string title, program, options;
-  std::vector<std::string> labels, columns, published;  // headings of the table's columns
+  // Headings of the table's columns: first those that name a line, then those that a run fills,
+  // then those of published values.
+  std::vector<std::string> labels, columns, published;
   bool needs_cores{};
   std::string check;  // name of a check in checks.h; empty: no check
   std::vector<LineOfTable> lines;
@@ -56,11 +60,11 @@ struct TableOfRow {
 struct Row {
   int number{};  // position in tables.toml, from 1 on
   std::string name, source, kind;
-  int minutes{};        // running time on two cores
+  int minutes{};        // [min] running time on two cores
   std::string when;     // when reproduce runs it: "default", "all", "long" or "never"
   std::string same_as;  // name of the row whose tables also show this row; empty: none
-  std::string command;  // the command that shows this row
-  std::string code;     // names C++ code that makes the tables; empty: none
+  std::string command;  // the command that shows the row's results
+  std::string code;  // "gpt2xl", "equivalence" or "strict": C++ code that makes the tables; else ""
   std::vector<TableOfRow> tables;
 
   // Returns whether `./fsdp reproduce` makes tables for this row.

@@ -62,7 +62,7 @@ std::string Table::markdown() const {
     text += '|';
     for (size_t column = 0; column < widths.size(); ++column)
       text += ' ' + padded(row[column], widths[column]) + " |";
-    text += '\n' + std::exchange(rule, "");  // the rule comes only below the header
+    text += '\n' + std::exchange(rule, "");  // the line of dashes comes only below the header
   }
   for (const std::string& note : notes)
     text += "\n" + wrap(note, kColumns) + "\n";

@@ -19,7 +19,7 @@ struct Line {
 // A table of a report. markdown() adds a last column, which shows which lines are ok.
 struct Table {
   std::string title;
-  std::vector<std::string> header;  // headings, without that of the last column
+  std::vector<std::string> header;  // headings, without that of the column that markdown() adds
   std::vector<Line> lines;
   std::vector<std::string> notes;  // paragraphs below the table
 
@@ -30,7 +30,7 @@ struct Table {
   // that is not ok, and the error as a note.
   void add_lines(std::vector<std::string> cells, const std::function<void()>& make);
 
-  bool ok() const;  // no line has the verdict "NOT OK"
+  bool ok() const;  // whether no line has the verdict "NOT OK"
   // The table in Markdown, aligned so that it also reads as plain text; notes in 100 columns.
   std::string markdown() const;
 };

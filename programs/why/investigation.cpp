@@ -85,8 +85,8 @@ std::optional<Finding> Investigation::last_write(uint64_t address, uint64_t widt
   replay(address, width);
   const auto all = actions();
   if (before == UINT64_MAX && question_.element < 0) {
-    // The observation is a number that the rank has read from a tensor. What was written after this
-    // read is ignored.
+    // The observation is not a tensor but a number. If the rank has read it from the tensor element
+    // at `address`, what was written after this read is ignored.
     const auto read = std::ranges::find_if(all, [&](const Action* action) {
       return action->kind == Action::Kind::read && action->address == address;
     });
@@ -104,16 +104,16 @@ std::optional<Finding> Investigation::pending_call(uint64_t time) {
     if (action->kind == Action::Kind::wait) awaited.insert(action->collective);
     if (action->kind != Action::Kind::issue || awaited.contains(action->collective)) continue;
     Finding found = finding(*action);
-    // The outermost line of the student's code comes first, because the calling function decides
-    // whether to wait for the collective.
+    // Puts the student's outermost calling line first, because not the function that issues the
+    // collective, but its caller decides whether to wait for the collective.
     std::ranges::reverse(found.own);
     if (found.line() != nullptr) return found;
   }
   return {};
 }
 
-// Returns the time at which the collective that made `write` was issued; write.since if `write` was
-// not made by a collective.
+// Returns the time at which the collective that made `write` was issued. If no collective made
+// `write`, returns write.since, the time at which the operator that wrote began.
 uint64_t Investigation::time_of_issue(const Action& write) const {
   for (const Action* action : actions())
     if (action->kind == Action::Kind::issue && action->time < write.time &&
@@ -221,8 +221,8 @@ std::optional<Finding> Investigation::memory_still_alive(const std::vector<Findi
 }
 
 // Splits the function's name and its file's name into words, and returns how many of these words
-// `text` contains. For the function clip_grad_norm in p_norm.cpp and the text "p_norm.clipping",
-// these are 3: clip, norm, norm.
+// `text` contains; words of one or two letters do not count. For the function clip_grad_norm in
+// p_norm.cpp and the text "p_norm.clipping", it returns 3: clip, norm, norm.
 int words_in(const SourceLine& line, const std::string& text) {
   const std::string function = line.function.substr(0, line.function.find(','));
   std::istringstream words(function.substr(function.rfind(':') + 1) + '_' +

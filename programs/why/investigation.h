@@ -25,7 +25,7 @@ struct Finding {
   Because because{Because::acts};
 
   const SourceLine* line() const { return own.empty() ? nullptr : &lines[own.front()]; }
-  bool in(const std::string& function) const;  // a function of this name was running
+  bool in(const std::string& function) const;  // whether a function of this name was running
 };
 
 // Finds out how a rank came to a wrong observation, a value that the test observed and did not

@@ -18,7 +18,7 @@ struct Question {
   std::string is, expected;  // values of the element, or of the observed number
   // Number of the first wrong collective, from 0; -1: the observation is not a list of collectives.
   int64_t call{-1};
-  std::string remark;  // which collective was expected
+  std::string remark;  // text: which collective was expected in place of the wrong one; "": none
 
   std::string test() const;  // name of the test: "T4_2_reduce.name_of_the_test/W2"
   int task() const;          // number of the task in the test's name: 4
