@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""leaderboard.py PROGRAM [OPTION...] [FILE]: measures the choices in FILE for the leaderboard with
-the training program PROGRAM, as the grader does, and prints one line."""
+"""leaderboard.py PROGRAM [OPTION...] [FILE]: trains with the training program PROGRAM and the
+options in FILE, a leaderboard.toml. Measures the time and the memory for the leaderboard, as the
+grader does, and prints one line."""
 
 import argparse
 import json

@@ -20,8 +20,8 @@ WRITEUP = "tasks/WRITEUP.md"
 
 
 def collect(root=ROOT):
-    """Returns (path in the zip -> content; lines about the files of tasks/ that the grader will not
-    use)."""
+    """Returns two values: a dict, path in the zip -> content; and a list of lines about the files
+    of tasks/ that the grader will not use."""
     given = skeletons.delivered(root)
     headers = {name for name in given if not name.endswith(".cpp")}
     files = {

@@ -3,8 +3,8 @@ processes, the system or the sandbox, and old kernel interfaces that no computat
 sockets are allowed, because gloo's ranks use sockets; in mode `namespaces` the sandbox has no
 network.
 
-    call_filter.py PROGRAM [ARGUMENT...]    runs the program with the other calls, for sandboxes
-                                            without bubblewrap
+    call_filter.py PROGRAM [ARGUMENT...]    runs the program, which can't make the blocked calls;
+                                            for sandboxes without bubblewrap
 """
 
 import ctypes

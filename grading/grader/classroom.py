@@ -41,8 +41,8 @@ def is_reserved(name):
 
 
 def submissions(folder):
-    """Returns name of a submission -> its paths in `folder`. There are several paths if a folder
-    and a zip, or several zips, have the same name."""
+    """Returns a dict, name of a submission -> its paths in `folder`. There are several paths if a
+    folder and a zip, or several zips, have the same name."""
     found = {}
     for path in sorted(folder.iterdir()):
         if path.name.startswith("."):

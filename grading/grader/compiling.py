@@ -50,7 +50,8 @@ class Compiled:
 
 @functools.cache
 def commands():
-    """Returns path in tasks/ -> the build's command that compiles this file, as a list of words."""
+    """Returns a dict, path in tasks/ -> the build's command that compiles this file, as a list of
+    words."""
     found = {}
     for entry in json.loads((BUILD / "compile_commands.json").read_text()):
         path = pathlib.Path(entry["file"])

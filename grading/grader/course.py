@@ -31,7 +31,7 @@ class Problem:
 class Task:
     number: int
     name: str
-    sentinel: str  # a test; no point counts if it fails; "": none
+    sentinel: str  # name of the test that must pass before any point counts; "": none
     problems: tuple
     extensions: tuple  # problems whose points do not count in the task's points
     files: tuple  # the .cpp files of the task and its extensions: their paths in tasks/
@@ -100,20 +100,21 @@ def rubric():
 
 
 def task_files(folder):
-    """Returns path in tasks/ -> content of the .cpp files of all tasks. `folder`: tasks, or another
-    folder of the repository with the same structure."""
+    """Returns a dict, path in tasks/ -> content of the .cpp files of all tasks. `folder`: tasks, or
+    another folder of the repository with the same structure."""
     return {name: (ROOT / folder / name).read_bytes() for task in tasks() for name in task.files}
 
 
 @functools.cache
 def blank():
-    """Returns path in tasks/ -> content of the .cpp files of tasks/ as students get them."""
+    """Returns a dict, path in tasks/ -> content of the .cpp files of tasks/ as students get
+    them."""
     return task_files("tasks")
 
 
 @functools.cache
 def headers():
-    """Returns path in tasks/ -> content of the course's headers in tasks/."""
+    """Returns a dict, path in tasks/ -> content of the course's headers in tasks/."""
     found = (path for task in tasks() for folder in task.folders
              for path in sorted((ROOT / "tasks" / folder).glob("*.h")))
     return {path.relative_to(ROOT / "tasks").as_posix(): path.read_bytes() for path in found}

@@ -62,8 +62,8 @@ class Counted:
 
 
 def choices_of(content):
-    """Returns the options of `content`, the bytes of a choices file, as arguments of ./fsdp train.
-    Raises Refused if they are not TOML, or if an option is not allowed."""
+    """Returns the options that a leaderboard.toml sets, as arguments of ./fsdp train. `content`:
+    the bytes of this file. Raises Refused if they are not TOML, or if an option is not allowed."""
     try:
         chosen = tomllib.loads(content.decode())
     except ValueError as error:
@@ -126,11 +126,11 @@ def check(ranks, single):
 
 
 def measure(content, seed, train_single, train_ranks):
-    """Trains twice: in one process, then on ranks with the choices in `content`. Returns the
-    Counted of the training on ranks. train_single(arguments) and train_ranks(arguments) run `./fsdp
-    train`, and return its exit status and output. `seed`: the seed of the training, which no
-    student knows before; it changes no number of the leaderboard. Raises Refused if the training
-    does not count."""
+    """Trains twice: in one process, then on ranks, with the options in `content`, the bytes of a
+    leaderboard.toml. Returns the Counted of the training on ranks. train_single(arguments) and
+    train_ranks(arguments) run `./fsdp train`, and return its exit status and output. `seed`: the
+    seed of the training, which no student knows before; it changes no number of the leaderboard.
+    Raises Refused if the training does not count."""
     choices = choices_of(content)
     training = [*TRAINING, "--seed", str(seed)]
     of_both = [choice for choice in choices if choice.startswith(OF_BOTH)]

@@ -1,7 +1,7 @@
 """The programs that are linked from a submission's objects and the course's. Each task has two test
 programs: one with the student's own earlier tasks, and one with the reference solutions of the
-earlier tasks. Task 0 and task 1 have only the first. One more program trains with all tasks of the
-student."""
+earlier tasks. Task 0 and task 1 have only one test program, because they use no earlier task. One
+more program trains with all tasks of the student."""
 
 import contextlib
 import dataclasses
@@ -30,9 +30,9 @@ ISOLATE = ROOT / "cmake" / "isolate.sh"
 @dataclasses.dataclass(frozen=True)
 class Program:
     """A test program of a task. `base`: "own" if the task is linked with the student's own earlier
-    tasks, "reference" if it is linked with the reference solutions of the earlier tasks. Task 1 has
-    only the program of base "own", because no task comes before it. If `trains`, this is instead
-    `fsdp train` with all tasks of the student."""
+    tasks, "reference" if it is linked with the reference solutions of the earlier tasks. Task 0 and
+    task 1 have only the program of base "own", because they use no earlier task. If `trains`, this
+    is instead `fsdp train` with all tasks of the student."""
 
     task: course.Task
     base: str  # own or reference

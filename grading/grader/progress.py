@@ -34,7 +34,7 @@ class Progress:
 
     def show_lines(self, lines):
         """Prints the result of one more submission, given as printable lines, and draws the bar
-        again."""
+        again unless this submission was the last one."""
         self.done += 1
         show_line("")
         print(*lines, sep="\n", flush=True)

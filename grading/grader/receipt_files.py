@@ -66,8 +66,9 @@ def is_wanted(parts):
 
 
 def files_below(folder):
-    """Returns path relative to the folder, as parts -> path, for everything below the folder that
-    is not a folder. Does not follow links to folders; they are listed like files."""
+    """Returns a dict of everything below `folder` that is not a folder: the parts of its path
+    relative to `folder` -> its path. Does not follow links to folders; they are listed like
+    files."""
     return {
         path.relative_to(folder).parts: path
         for here, folders, files in sorted(os.walk(folder))
@@ -85,8 +86,9 @@ def opened(path, parts):
 
 
 def from_folder(folder):
-    """Returns path, as parts -> a function that opens the file, for each receipt and each file of a
-    checkpoint. Raises Refused if the folder of a checkpoint is a link."""
+    """Returns a dict of the receipts and the files of checkpoints in `folder`: the parts of a
+    file's path -> a function that opens the file. Raises Refused if the folder of a checkpoint is a
+    link."""
     found = files_below(folder)
     for parts, path in found.items():
         if STEP.fullmatch(parts[-1]) and path.is_symlink():
@@ -98,7 +100,7 @@ def from_folder(folder):
 
 
 def from_zip(archive):
-    """Returns what from_folder() returns, for the members of an open zip."""
+    """Returns what from_folder() would return for the unpacked zip. `archive`: an open zip."""
     found = {}
     for member in archive.infolist():
         parts = submission.parts_in_zip(member.filename)

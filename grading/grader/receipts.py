@@ -158,8 +158,8 @@ def reason_in(status, text):
 
 
 def losses_of(file):
-    """Returns (step, microbatch) -> hash of the loss, for all losses in a receipt. Requires that
-    ./fsdp audit has read the receipt without an error."""
+    """Returns a dict, (step, microbatch) -> hash of the loss, for all losses in a receipt. Requires
+    that ./fsdp audit has read the receipt without an error."""
     found = {}
     with open(file, encoding="utf-8", errors="replace") as lines:
         for line in lines:

@@ -135,23 +135,24 @@ NOT_RUN = re.compile(r"not run: earlier runs of this (task|problem) did not end"
 
 
 def lost_seconds(result):
-    """Returns how many seconds were lost because tests waited until a time limit. The seconds are
-    counted as in common/testing/judge/lost_time.h."""
+    """Returns how many seconds the tests have wasted because they waited until a time limit. A wait
+    counts with a fixed number of seconds, as in common/testing/judge/lost_time.h."""
     texts = (test.get("text", "") for test in result.tests)
     waits = [match.group(0).startswith("Comm") for match in map(LOST.search, texts) if match]
     return sum(2 if in_vain else 20 for in_vain in waits)
 
 
 class Patience:
-    """How much time the tests of one submission may still lose because they hang or fail. Once they
-    have lost the rubric's `lost_seconds`, each later test program is ended when it alone has lost
-    `lost_seconds_at_last`."""
+    """How many seconds the tests of one submission may still waste because they hang or fail. Once
+    they have wasted the `lost_seconds` of rubric.toml, each later test program is ended when this
+    program alone has wasted `lost_seconds_at_last`."""
 
     def __init__(self):
         self.lost, self.failing = 0, 0.0
 
     def of_next(self):
-        """Returns how many seconds the next program may lose before it is ended."""
+        """Returns how many seconds the next test program may waste in waiting before it is
+        ended."""
         limits = rubric()["limits"]
         return limits[
             "task_lost_seconds" if self.lost < limits["lost_seconds"] else "lost_seconds_at_last"

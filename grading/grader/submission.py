@@ -152,8 +152,10 @@ def roots(paths):
 
 
 def chosen(paths):
-    """Returns (path in tasks/ -> path in the submission, for sources, headers and leaderboard.toml;
-    the sources that are not compiled). Raises Refused if two files have one path in tasks/."""
+    """Selects the files of a submission. Returns two values: a dict, path in tasks/ -> path in the
+    submission, of the sources, headers and leaderboard.toml that are used; and a tuple with the
+    paths of the sources that are not compiled. Raises Refused if two files have one path in
+    tasks/."""
     taken, ignored = {}, []
     folders = {folder for task in course.tasks() for folder in task.folders}
     for root in sorted(roots(paths)):
@@ -200,8 +202,9 @@ def zip_in(paths):
 
 
 def read_folder(folder, under="."):
-    """Returns (path in tasks/ -> content; the sources that are not compiled), of the files in
-    folder/under."""
+    """Reads the files in folder/under. Returns two values: a dict, path in tasks/ -> content; and a
+    tuple with the paths of the sources that are not compiled. If `under` is "." and the folder has
+    one zip and no file of tasks/, reads this zip instead."""
     paths = {
         path.relative_to(folder).as_posix(): path.relative_to(folder).parts
         for path in sorted((folder / under).rglob("*"))
