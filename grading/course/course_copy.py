@@ -37,8 +37,9 @@ class CourseCopy(unittest.TestCase):
         return done.returncode, done.stdout + done.stderr
 
     def run_function(self, source, script):
-        """Runs a bash script that may call the functions of scripts/verb.sh and
-        scripts/SOURCE.sh."""
+        """Runs the bash commands `script` in self.root. They may call the functions of
+        scripts/verb.sh and of scripts/SOURCE.sh, where SOURCE is `source`. Returns the finished
+        process."""
         begin = f"source scripts/verb.sh; source scripts/{source}.sh; set +e; "
         return subprocess.run(
             ["bash", "-c", begin + script], cwd=self.root, capture_output=True, text=True

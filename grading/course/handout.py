@@ -86,7 +86,7 @@ def for_students(page):
 
 
 def contents(release=1):
-    """Returns path in the handout -> (bytes, whether it is executable), for every file of a
+    """Returns a dict, path in the handout -> (bytes, whether it is executable), for every file of a
     release."""
     files = {}
     # Task 0 is optional and no other task builds on it, so its solution is only in the last

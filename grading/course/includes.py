@@ -12,8 +12,8 @@ INCLUDE = re.compile(r'^ *# *include *[<"](?:fsdp/)?([^">]+)[">]', re.MULTILINE)
 
 
 def included(texts):
-    """Returns path -> the paths of the files in `texts` that it includes. `texts`: path -> content.
-    An include directive matches every file whose path ends with the included name."""
+    """Returns a dict, path -> the paths of the files in `texts` that it includes. `texts`: path ->
+    content. An include directive matches every file whose path ends with the included name."""
     ends = {}
     for path in texts:
         parts = path.split("/")

@@ -22,7 +22,7 @@ ADAPTER = "strategies/fsdp"  # the only module of trainer/ that may include task
 
 
 def sources():
-    """Returns path -> text of the C++ files of all modules."""
+    """Returns a dict with the C++ files of all modules: path -> text."""
     inside = re.compile(r"((common|trainer|solutions|library|programs)/.*\.(h|cpp)|tasks/.*\.h)$")
     return {
         name: (handout.ROOT / name).read_text() for name in handout.tracked() if inside.match(name)

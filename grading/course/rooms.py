@@ -19,7 +19,7 @@ ABOVE_ROOMS = ("trace", "testing")  # they observe the rooms, so no room include
 
 
 def doors(readme):
-    """Returns room -> the headers that files outside the rooms may include, as the table of
+    """Returns a dict, room -> the headers that files outside the rooms may include, as the table of
     common/README.md lists them."""
     rows = re.findall(r"^\| `(\w+)/` \|[^|]*\| (`[^|]*) \|$", readme, re.MULTILINE)
     return {room: re.findall(r"`(\w+\.h)`", headers) for room, headers in rows if room in ROOMS}

@@ -134,21 +134,22 @@ def check_of_solutions(_):
 
 
 def failing_training(sample):
-    """Returns the error that the sample's training prints, indented."""
+    """Returns the error that the ./fsdp train command of `sample` prints, indented."""
     error = run([BIN / "reference_train", *sample["name"].split()[2:]]).stderr
     return "".join(f"    {line}\n" for line in error.splitlines())
 
 
 def answer_of_plan(sample):
-    """Returns what the sample's ./fsdp plan prints, indented."""
+    """Returns what the ./fsdp plan command of `sample` prints, indented. A sample is a command
+    whose output a page of the course shows (grading/course/samples.toml)."""
     printed = run([BIN / "plan", *sample["name"].split()[2:]]).stdout
     return "".join(f"    {line}\n" for line in printed.splitlines())
 
 
 def answer_of_audit(sample):
-    """Trains as the sample's field `train` says, and returns what ./fsdp audit prints about this
-    run, indented. The seconds in the output are replaced by those of the page, because they differ
-    between runs."""
+    """Runs the ./fsdp train command in the field `train` of `sample`, and returns what ./fsdp audit
+    prints about this training run, indented. The seconds in the output are replaced by those that
+    the page shows, because they differ between runs."""
     with tempfile.TemporaryDirectory() as folder:
         run([BIN / "reference_train", *sample["train"].split()[2:]], folder)
         program = ["--binary", BIN / "reference_train"]
@@ -165,8 +166,8 @@ def program_of_appendix(sample):
 
 
 def levers_of_memory(sample):
-    """Returns a line for each entry of LEVERS: its title, its options, and the peak of live bytes
-    that the training prints."""
+    """Returns a table as text, with a line for each entry of LEVERS, the ways to save memory: its
+    title, its options, and the peak of live bytes that a training with these options prints."""
     lines, options = [], {}  # a later --wrap or --mode replaces an earlier one
     with tempfile.TemporaryDirectory() as folder:
         for title, words in LEVERS:

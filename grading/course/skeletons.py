@@ -47,7 +47,8 @@ def is_source(path):
 
 
 def delivered(root=ROOT):
-    """Returns path -> content of every C++ file of tasks/ as it was delivered to students."""
+    """Returns a dict, path -> content of every C++ file of tasks/ as it was delivered to
+    students."""
     pristine = root / ".pristine"
     if pristine.is_dir():
         return {f"tasks/{path.relative_to(pristine).as_posix()}": path.read_bytes()
@@ -63,7 +64,8 @@ def delivered(root=ROOT):
 
 
 def differences(files, root=ROOT):
-    """Yields one line for each C++ file of tasks/ that differs from `files`: path -> content."""
+    """Compares tasks/ with `files`: path -> content. Yields a line for each C++ file of tasks/ that
+    is missing, has another content or is not in `files`."""
     here = {
         path.relative_to(root).as_posix()
         for path in (root / "tasks").rglob("*")

@@ -153,8 +153,9 @@ class Build(course_copy.CourseCopy):
         self.assertNotIn("failed", said)
 
     def read_only_build(self, rule):
-        """Builds in a folder that is mounted read-only, so that not even root can write in it.
-        Returns the build's exit status and what it prints to stderr."""
+        """Builds a target in a copy of the course. The whole copy, self.root with its build folder,
+        is mounted read-only, so that not even root can write in it. Returns the build's exit status
+        and what the build prints to stderr."""
         folder = self.folder_of_build(rule)
         subprocess.run(["ninja", "-C", folder, "made"], check=True, capture_output=True)
         mount = (

@@ -63,7 +63,7 @@ class Tokenize(unittest.TestCase):
         self.assertEqual((done.returncode, done.stdout, done.stderr.decode()),
                          (status, b"", reason + "\n"))
 
-    def test_tokenize_puts_the_token_of_the_template_before_a_text_unless_only_text_is_given(self):
+    def test_tokenize_writes_the_tokenizers_begin_token_first_but_not_with_option_only_text(self):
         line = [256, *b"e pa", 256, 257, *"Größe\n".encode()]
         for options, begin in (([], [257]), (["--only-text"], [])):
             done = self.tokenized(*options)
