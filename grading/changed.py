@@ -20,8 +20,8 @@ from grader.programs import command_for
 
 
 def paths_of(task):
-    """Returns name of a file -> its path, for the files of the task's reference solution and of its
-    extensions."""
+    """Returns a dict, name of a file -> its path, for the files of the task's reference solution
+    and of its extensions."""
     return {path.name: path for path in sorted((ROOT / "solutions").rglob(f"task{task}_*/*.*"))}
 
 
@@ -122,7 +122,9 @@ def build(task, change, program):
 
 
 def tests_in(program):
-    """Returns SUITE.NAME of each test of a program, with /N for its number of ranks."""
+    """Returns a list with "SUITE.NAME" of each test of a program. A test that runs on several
+    numbers of ranks is in the list once for each of them, as "SUITE.NAME/W1", "SUITE.NAME/W2" and
+    so on."""
     listed = subprocess.run([program, "--gtest_list_tests"], capture_output=True, text=True).stdout
     names, suite = [], ""
     for line in listed.splitlines():

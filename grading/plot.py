@@ -59,9 +59,9 @@ INK, PAPER, DARK_INK, DARK_PAPER = "#1f2431", "#fffffe", "#e8e5de", "#14161a"
 
 
 def read(path):
-    """Reads a log. Returns step -> the line of the step, as a dictionary. If a resumed run has
-    repeated a step, the step's last line counts. The last line of the file may be incomplete,
-    because the run may still be writing it."""
+    """Reads a log. Returns a dict, step -> the line of the step, which is a dict too. If a resumed
+    run has repeated a step, the step's last line counts. The last line of the file may be
+    incomplete, because the run may still be writing it."""
     steps, lines, marked = {}, path.read_bytes().split(b"\n"), False
     for number, text in enumerate(lines, 1):
         try:
@@ -204,8 +204,8 @@ def follow_the_scheme(svg):
 
 
 def flat(line, prefix=""):
-    """Returns name -> value for all fields of a log line. A field inside an object has a name such
-    as seconds.step."""
+    """Returns a dict, name -> value for all fields of a log line. A field inside an object has a
+    name such as seconds.step."""
     found = {}
     for name, value in line.items():
         if isinstance(value, dict):

@@ -61,7 +61,7 @@ class Chosen(unittest.TestCase):
     def test_the_option_changed_selects_the_same_fixed_entries_if_no_file_has_changed(self):
         self.assertEqual([self.chosen(), self.chosen(fixed=4)], [[0, 10], [0, 5, 10, 15]])
 
-    def test_the_option_changed_selects_an_entry_whose_file_or_one_of_its_lines_has_changed(self):
+    def test_the_option_changed_selects_entries_of_changed_files_and_entries_with_added_lines(self):
         self.assertEqual(self.chosen({"3.cpp", "other.cpp"}), [0, 3, 10])
         self.assertEqual(self.chosen(added='["entry number 07"]\n'), [0, 7, 10])
 
@@ -81,7 +81,7 @@ class Chosen(unittest.TestCase):
         self.entries[0]["new"] = "line"
         self.assertEqual(self.chosen(), [0, 10])
 
-    def test_changed_files_are_those_since_the_last_commit_but_one_or_since_origin_main(
+    def test_changed_files_returns_files_changed_since_origin_main_or_else_since_the_parent_commit(
         self,
     ):
         git = ["git", "-C", self.root, "-c", "user.name=a", "-c", "user.email=a@b"]

@@ -106,7 +106,7 @@ class Leaderboard(unittest.TestCase):
         for status, text in ((1, printed(RANKS)), (0, "no result"), (0, "")):
             self.assertIn("the training failed: ", self.refusal(leaderboard.counted, status, text))
 
-    def test_the_leaderboard_names_a_choices_file_that_it_cannot_read_and_the_cause(self):
+    def test_the_error_for_an_unreadable_file_of_leaderboard_choices_has_its_path_and_cause(self):
         with self.assertRaises(SystemExit) as ended:
             program.main("no program", ["/no/such/choices.toml"])
         self.assertEqual(

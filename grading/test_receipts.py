@@ -268,8 +268,8 @@ class Copies(InAFolder):
     """Tests which files of a submission the grader copies."""
 
     def copied(self, path):
-        """Copies a submission. Returns name of a receipt -> (its text, the names of the files of
-        its checkpoints or None)."""
+        """Copies a submission. Returns a dict, name of a receipt -> (its text, the names of the
+        files of its checkpoints or None)."""
         target = pathlib.Path(tempfile.mkdtemp(dir=self.folder))
         return {
             receipt.name: (receipt.file.read_text(), receipt.checkpoints and sorted(
@@ -384,7 +384,7 @@ class Table(unittest.TestCase):
         self.assertEqual((done.result, done.model), ("equal", "\\x1b[2J=1+1"))
         self.assertIn("\"'=x\",\"'=1\\n.receipt\"", receipts.table([done]))
 
-    def test_own_data_makes_the_paths_in_options_absolute(self):
+    def test_own_data_returns_the_instructors_options_with_absolute_paths_and_these_paths(self):
         here = str(pathlib.Path(__file__).resolve())
         near = os.path.relpath(here)
         for options, words, paths in (

@@ -30,7 +30,7 @@ def text_of(path):
 
 
 def wait_while(true):
-    """Waits until true() is false, at most PATIENCE seconds."""
+    """Calls true() repeatedly until it returns false, for at most PATIENCE seconds."""
     deadline = time.monotonic() + session.PATIENCE
     while true() and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -61,7 +61,7 @@ class InEveryMode(unittest.TestCase):
                 with self.subTest(mode=mode):
                     yield mode
 
-    def test_the_kernel_ends_graded_code_first_if_the_machine_has_no_memory_left(self):
+    def test_graded_code_runs_with_oom_score_adj_1000_so_the_kernel_kills_it_first(self):
         for mode in self.for_each():
             self.assertEqual(
                 self.sandboxed(["/bin/cat", "/proc/self/oom_score_adj"], mode), (0, "1000\n")

@@ -106,7 +106,7 @@ class Scores(unittest.TestCase):
 
 
 class Kept(unittest.TestCase):
-    def test_results_are_kept_unless_the_machine_may_have_caused_them(self):
+    def test_results_are_kept_for_later_gradings_unless_the_machine_may_have_caused_them(self):
         failed = {"test": "a", "ranks": "W2", "outcome": "failed"}
         with (
             tempfile.TemporaryDirectory() as folder,
@@ -202,7 +202,7 @@ class Patience(unittest.TestCase):
             [{"test": "a", "outcome": "failed", "text": text} for text in texts], seconds=seconds
         )
 
-    def test_programs_may_lose_less_time_after_many_tests_have_reached_their_time_limits(
+    def test_after_many_hanging_tests_the_next_program_may_waste_less_time_before_it_is_ended(
         self,
     ):
         patience = run.Patience()
@@ -227,7 +227,7 @@ class Patience(unittest.TestCase):
         result = run.run_tests(pathlib.Path("none"), course.tasks()[2], "", patience)
         self.assertEqual((result.why, result.cut_short), (run.OVER, True))
 
-    def test_a_result_that_was_cut_short_is_not_kept(self):
+    def test_a_result_is_not_kept_if_time_ran_out_before_all_tests_were_run(self):
         with (
             tempfile.TemporaryDirectory() as folder,
             mock.patch.object(compiling, "KEPT", pathlib.Path(folder)),
@@ -235,7 +235,7 @@ class Patience(unittest.TestCase):
             run.keep("key", "", Result([], cut_short=True))
             self.assertIsNone(run.kept("key", ""))
 
-    def test_a_submission_that_hangs_in_every_test_loses_less_than_15_minutes(self):
+    def test_hanging_tests_of_one_submission_waste_less_than_15_minutes_in_total(self):
         patience, lost = run.Patience(), 0
         for _ in 2 * programs.all_programs():  # hidden cases run too if only sentinels pass
             of_one = patience.of_next()

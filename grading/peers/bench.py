@@ -48,7 +48,9 @@ WRAPS = {OURS: "block", AUTO: "auto"}
 # a missing step) change losses by 1e-5 or more.
 LOSS_TOLERANCE = 1e-6
 COMPARED = (
-    100  # number of first losses: later, if a model learns suddenly, rounding errors grow to 1 %
+    # Only the losses of this many first steps are compared: later, if a model learns suddenly,
+    # rounding errors grow to 1 %.
+    100
 )
 WARMUP = 3  # number of first steps that are not timed: they allocate, and DDP makes its buckets
 EVAL_EVERY = 20  # steps between evaluations of --recipe modular
@@ -160,8 +162,8 @@ def together(runs):
 
 
 def waiting(step):
-    """Returns operation -> the share of a step in which rank 0 waited for this operation. `step`: a
-    line of our --log."""
+    """Returns a dict, operation -> the share of a step in which rank 0 waited for this operation.
+    `step`: a line of our --log."""
     return {operation: counted["seconds_waiting"] / step["seconds"]["step"]
             for operation, counted in step["operations"].items()}
 
@@ -214,7 +216,7 @@ def learned(run):
 
 
 def summarize(runs):
-    """Returns program -> summary of its runs:
+    """Returns a dict, program -> summary of its runs:
     - the speed: the median, the lowest and the highest, over the rounds, of the median tokens per
       second of a run's steps;
     - the ratio of our FSDP's speed to the program's speed in the same round; for PyTorch's DDP, the
@@ -237,7 +239,7 @@ def summarize(runs):
             "ratio": spread([own / other for own, other in zip(ours, speeds[program])]),
             "peak_bytes": None, "comm_bytes": None, "loss_difference": 0.0,
         }
-        if program == ALONE:  # the whole model, no collectives, only rank 0's rows
+        if program == ALONE:  # independent processes: memory, traffic and losses are not compared
             continue
         peaks = [max(final["peak_bytes"]) for final in finals if final.get("peak_bytes")]
         differences = [loss_difference(one["losses"], expected["losses"]) for one in rounds]
@@ -253,8 +255,8 @@ def summarize(runs):
 
 
 def waiting_share(rounds):
-    """Returns operation -> the share of a step in which rank 0 waited for this operation: the
-    median over the timed steps of all rounds."""
+    """Returns a dict, operation -> the share of a step in which rank 0 waited for this operation:
+    the median over the timed steps of all rounds."""
     steps = [step for one in rounds for step in one["waiting"][WARMUP:]]
     return {
         operation: statistics.median(step[operation] for step in steps) for operation in steps[0]

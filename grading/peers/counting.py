@@ -31,8 +31,8 @@ def counted_collectives(world):
 
 
 def ddp_bytes(model, world):
-    """Returns operation -> bytes of DDP's all-reduces in one step. Call it after the second step,
-    in which DDP rebuilds its buckets."""
+    """Returns a dict, operation -> bytes of DDP's all-reduces in one step. Call it after the second
+    step, in which DDP rebuilds its buckets."""
     sizes = model._get_ddp_logging_data()
     sizes = sizes.get("rebuilt_bucket_sizes") or sizes["bucket_sizes"]
     whole = sum(int(size) for size in sizes.split(","))

@@ -147,9 +147,10 @@ def measured(program, args, run):
 
 
 def compared(results, tolerance=LOSS_TOLERANCE):
-    """Returns `results`: program -> what was measured. Adds `ratio`, our speed divided by the
-    program's speed, and `loss_difference`, the difference of its losses from ours. Raises
-    bench.Failure if a program trains another model than ours, or if its losses differ too much."""
+    """Returns `results`: program -> what was measured of it. Adds to each program `ratio`, our
+    FSDP's speed divided by the program's speed, and `loss_difference`, the difference of its losses
+    from those of our FSDP. Raises bench.Failure if a program trains another model than ours, or if
+    its losses differ too much."""
     ours = results["fsdp"]
     for program, found in results.items():
         if found["params"] != ours["params"]:

@@ -78,7 +78,7 @@ class Summary(unittest.TestCase):
         runs["fsdp2"] = rounds(1.0, losses=[*losses[1:], 3.1, 2.0])
         self.assertGreater(bench.summarize(runs)["fsdp2"]["loss_difference"], 0.03)
 
-    def test_learned_prints_the_steps_until_the_held_out_accuracy_was_1(self):
+    def test_learned_returns_after_how_many_steps_the_held_out_accuracy_was_1(self):
         run = {
             "accuracy": {19: 0.5, 39: 1.0, 59: 1.0},
             "losses": [3.0, 0.25],

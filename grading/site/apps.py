@@ -34,7 +34,7 @@ def page(text, about):
 
 
 def pages(files):
-    """Returns path -> Markdown for those pages of APPS that are among `files`."""
+    """Returns a dict, path -> Markdown for those pages of APPS that are among `files`."""
     return {
         name.replace(".html", ".md"): page(files[name].decode(), about)
         for name, about in APPS.items()

@@ -26,7 +26,7 @@ USED = [*CLASSES.values(), "forward", "backward", "optimizer", "soft"]
 
 
 def schemes():
-    """Returns scheme (light, dark) -> {name: colour}: the colours of
+    """Returns a dict, scheme (light, dark) -> {name: colour}: the colours of
     common/trace/page/timeline.css, and two more."""
     css = (
         pathlib.Path(__file__).resolve().parents[2] / "common/trace/page/timeline.css"

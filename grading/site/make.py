@@ -23,7 +23,8 @@ class Broken(Exception):
 
 
 def files_of(students):
-    """Returns path -> bytes of the files of a handout, for `students`, or of this repository."""
+    """Returns a dict, path -> bytes of the files of a handout, for `students`, or of this
+    repository."""
     if students:
         return {name: data for name, (data, _) in handout.contents().items()}
     return {name: (handout.ROOT / name).read_bytes() for name in handout.tracked()}

@@ -288,7 +288,7 @@ class Site:
         return page
 
     def sources(self):
-        """Returns path -> bytes of all sources from which Sphinx makes the site."""
+        """Returns a dict, path -> bytes of all sources from which Sphinx makes the site."""
         made = {"index.md" if page == "README.md" else page: self.text(page) for page in self.texts}
         made.update({self.page_of(path): self.source(path) for path in self.shown})
         pictures = {

@@ -138,7 +138,7 @@ def title_of(row):
 
 
 def documents(files):
-    """Returns short name -> title of the documents that have published the rows."""
+    """Returns a dict, short name -> title of the documents that have published the rows."""
     legend = " ".join(described(files)["legend"].split())
     return dict(re.findall(r"([A-Z]\w+): (.+?)\. (?=\w+: )", legend))
 
@@ -188,8 +188,8 @@ def overview(files):
 
 
 def pages(files, drawn):
-    """Returns path -> Markdown of the pages of all rows and of their list. `drawn`: the figures of
-    the site."""
+    """Returns a dict, path -> Markdown of the pages of all rows and of their list. `drawn`: the
+    figures of the site."""
     made = {
         name: page(row, files[name].decode(), drawn, documents(files))
         for row in rows(files)

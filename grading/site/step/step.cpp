@@ -17,16 +17,17 @@ constexpr int64_t kSeq = 127;  // tokens of a row, as for the model `small`
 struct Settings {
   int world{};
   int64_t layers{}, width{}, vocabulary{}, rows{};  // rows: number of rows in a rank's batch
-  std::string wrap;                                 // auto, block or none
-  std::string mode;                                 // fsdp, ddp or single
+  std::string wrap;                                 // value of --wrap: auto, block or none
+  std::string mode;                                 // value of --mode: fsdp, ddp or single
   int shard_size{};                                 // number of ranks that shard one replica
   int limit{};
   bool reshard{};
-  std::string param_dtype, reduce_dtype;  // fp32 or bf16
-  int recompute_every{};                  // n: checkpoints activations of every n-th block; 0: none
-  int64_t latency{};                      // [ns] latency of the simulated link
-  int64_t bandwidth{};                    // [MB/s] bandwidth of the simulated link
-  int64_t speed{};                        // [Gflop/s] computing speed of a rank
+  // Values of --param-dtype and --reduce-dtype: fp32 or bf16.
+  std::string param_dtype, reduce_dtype;
+  int recompute_every{};  // n: checkpoints activations of every n-th block; 0: none
+  int64_t latency{};      // [ns] latency of the simulated link
+  int64_t bandwidth{};    // [MB/s] bandwidth of the simulated link
+  int64_t speed{};        // [Gflop/s] computing speed of a rank
 
   explicit Settings(const std::string& line) {
     std::istringstream(line) >> world >> layers >> width >> vocabulary >> rows >> wrap >> mode >>
