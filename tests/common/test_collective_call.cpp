@@ -134,7 +134,8 @@ TEST_P(CollectiveCall, wait_for_readers_first_completes_this_ranks_pending_all_g
   });
 }
 
-TEST_P(CollectiveCall, many_collectives_can_be_issued_first_and_then_waited_for_in_any_order) {
+TEST_P(CollectiveCall,
+       many_collectives_can_be_issued_and_then_waited_for_in_the_order_of_issue_or_in_reverse) {
   on_ranks([](Communicator& comm) {
     const int64_t world = comm.world_size();
     for (const bool backwards : {false, true}) {
@@ -235,7 +236,7 @@ TEST_P(CollectiveCall, eight_communicators_can_coexist_after_others_were_destroy
   });
 }
 
-TEST_P(CollectiveCall, collectives_do_not_change_version_counters_of_tensors) {
+TEST_P(CollectiveCall, all_reduce_and_broadcast_do_not_change_the_version_counter_of_their_tensor) {
   on_ranks([](Communicator& comm) {
     at::Tensor tensor = at::zeros({8});
     auto before = tensor._version();

@@ -4,7 +4,8 @@
 namespace fsdp {
 namespace {
 
-TEST(Group, the_text_of_a_group_names_its_ranks_and_is_empty_for_the_whole_world) {
+TEST(Group,
+     the_text_of_a_group_names_its_ranks_and_is_empty_for_all_ranks_of_the_first_communicator) {
   EXPECT_EQ(Group::world(8).text(), "");
   EXPECT_EQ((Group{.size = 8, .world_size = 8, .communicator = 1}.text()), " of Communicator 2");
   EXPECT_EQ(Group::shards(3, 8, 8).text(), "");

@@ -72,7 +72,8 @@ TEST(LaunchedRunFailure, an_exception_of_a_rank_is_reported_in_one_line_without_
   EXPECT_EQ(ended.said, "program: rank 1 failed: no such unit: layers.9\n");
 }
 
-TEST(LaunchedRunFailure, if_a_process_of_torchrun_gets_sigterm_or_sigint_no_rank_outlives_it) {
+TEST(LaunchedRunFailure,
+     if_a_process_that_torchrun_started_gets_sigterm_or_sigint_no_rank_outlives_it) {
   for (const int signal : {SIGTERM, SIGINT}) {
     HostedStore store;
     SharedWords pids;
@@ -197,7 +198,8 @@ TEST(LaunchedRunFailure, if_a_rank_ends_early_the_errors_of_the_other_ranks_name
   EXPECT_EQ(ended.statuses[1], 0);
 }
 
-TEST(LaunchedRunFailure, if_a_ranks_process_is_killed_the_errors_of_the_other_ranks_name_it) {
+TEST(LaunchedRunFailure,
+     if_the_parent_process_of_a_rank_is_killed_the_error_of_another_rank_names_this_rank) {
   HostedStore store;
   const auto body = [](const RankContext& context) {
     auto comm = Communicator::create(context, {.timeout = 600s});

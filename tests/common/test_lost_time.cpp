@@ -43,7 +43,7 @@ RankReport ended(int signal, const std::string& message) {
   return report;
 }
 
-TEST(LostTime, lost_by_returns_the_time_limit_for_a_hang_and_0_for_a_crash) {
+TEST(LostTime, lost_by_returns_the_time_limit_that_a_hanging_run_reached_and_0_for_a_crash) {
   const std::string vain = "longer than the time limit (CommunicatorOptions::timeout), is stuck";
   EXPECT_EQ(lost_by({ended(0, vain), ended(SIGALRM, "")}, seconds(20)), seconds(20));
   EXPECT_EQ(lost_by({ended(0, vain), ended(SIGKILL, "")}, seconds(20)), kWait);

@@ -32,7 +32,8 @@ std::vector<OwnedMatrix> matrices_of(const MatrixRound& round) {
   return all;
 }
 
-TEST(MatrixOwners, plan_matrices_puts_every_matrix_into_one_round_and_keeps_the_order_of_units) {
+TEST(MatrixOwners,
+     plan_matrices_puts_each_matrix_into_exactly_one_round_and_keeps_the_order_of_units) {
   for (const int ranks : {1, 2, 3, 4, 5, 8, 64}) {
     std::vector<size_t> units;
     size_t matrices = 0;
@@ -111,7 +112,7 @@ TEST(MatrixOwners, matrix_rounds_has_only_the_trainable_nonempty_matrices_that_m
   EXPECT_TRUE(matrix_rounds(layout, {{"", {}}}, 2).empty());
 }
 
-TEST(MatrixOwners, matrix_rounds_throws_and_names_a_parameter_of_muon_that_is_not_a_matrix) {
+TEST(MatrixOwners, check_matrix_throws_and_names_a_parameter_of_muon_that_is_not_a_matrix) {
   EXPECT_EQ(
       error_of<std::invalid_argument>([] { check_matrix("ln.weight", {7}); }),
       "Muon updates matrices, and parameter 'ln.weight' has 1 dimensions; put it into a group "

@@ -56,7 +56,7 @@ TEST_IN_A_PROCESS(Model, a_frozen_weight_or_input_of_a_layer_gets_no_gradient) {
   EXPECT_FALSE(layer.parameters().front().grad().defined());
 }
 
-TEST_IN_A_PROCESS(Model, gpt2_drops_out_while_it_trains_and_not_while_it_evaluates) {
+TEST_IN_A_PROCESS(Model, gpt2_applies_dropout_in_training_mode_and_not_in_eval_mode) {
   const torch::NoGradGuard no_grad;
   const auto tokens = torch::randint(0, 61, {2, 12}, torch::kLong);
   const auto model_of = [](const char* name) {
@@ -88,7 +88,7 @@ TEST_IN_A_PROCESS(Model, the_numbers_of_a_random_scope_depend_only_on_its_argume
   EXPECT_TRUE(torch::rand({3}).equal(before)) << "the generator has its state from before";
 }
 
-TEST_IN_A_PROCESS(Model, the_name_of_a_gpt2_may_give_a_dropout) {
+TEST_IN_A_PROCESS(Model, the_name_of_a_gpt2_model_can_set_its_dropout) {
   for (const std::string name :
        {"gpt2-124m:dropout=0.1",
         "gpt2:vocabulary=61,context=19,d_model=24,layers=2,heads=6,d_ff=33,dropout=0.25"}) {

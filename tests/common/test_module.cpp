@@ -50,8 +50,9 @@ torch::Tensor input() {
   return torch::ones({2, 3}).set_requires_grad(true);
 }
 
-TEST_IN_A_PROCESS(Module,
-                  backward_hooks_run_once_around_the_gradients_whatever_is_done_with_the_output) {
+TEST_IN_A_PROCESS(
+    Module,
+    backward_hooks_run_once_before_and_after_gradients_even_if_the_output_is_a_changed_view) {
   const std::vector<Probe::Function> finishes{
       [](torch::Tensor y) { return y; }, [](torch::Tensor y) { return y.unsqueeze(0).squeeze(); },
       [](torch::Tensor y) { return y[0].narrow(0, 1, 2); },

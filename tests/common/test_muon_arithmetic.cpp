@@ -109,7 +109,8 @@ TEST_IN_A_PROCESS(MuonArithmetic,
   EXPECT_TRUE(at::allclose(pieces[0].parameter, (1 - 0.05 * 0.5) * before - 0.05 * update));
 }
 
-TEST_IN_A_PROCESS(MuonArithmetic, orthogonalize_allocates_what_orthogonalize_bytes_says) {
+TEST_IN_A_PROCESS(MuonArithmetic,
+                  orthogonalize_allocates_at_its_peak_the_bytes_that_orthogonalize_bytes_returns) {
   counting_allocator::install();
   for (const std::vector<int64_t>& sizes :
        std::vector<std::vector<int64_t>>{{8, 24}, {24, 8}, {16, 16}, {121, 35}, {35, 121}}) {

@@ -25,7 +25,8 @@ TEST(ObservedTensor, to_tensor_accepts_an_observation_whose_data_has_the_bytes_o
   EXPECT_EQ(to_tensor(observation(kFloat, {0, 3}, 0)).numel(), 0);
 }
 
-TEST(ObservedTensor, an_observed_tensor_with_impossible_data_sizes_or_dtype_throws) {
+TEST(ObservedTensor,
+     to_tensor_throws_for_an_observation_with_impossible_sizes_dtype_or_number_of_bytes) {
   for (const size_t bytes : {0, 20, 23, 25, 48})
     expect_no_tensor(observation(kFloat, {2, 3}, bytes));
   expect_no_tensor(observation(kFloat, {-2, -3}, 24));

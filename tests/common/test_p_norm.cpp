@@ -82,7 +82,7 @@ TEST_IN_A_PROCESS(PNorm, a_nonfinite_element_makes_the_norm_nonfinite) {
   }
 }
 
-TEST(PNorm, p_norm_with_a_norm_type_that_is_not_above_zero_throws) {
+TEST(PNorm, check_norm_type_throws_for_a_norm_type_that_is_not_above_zero) {
   for (const double type : {1e-300, 0.5, 2.0, kInfinity})
     EXPECT_NO_THROW(check_norm_type(type)) << type;
   for (const double type : {0.0, -0.0, -1.0, -kInfinity, kNaN})

@@ -8,7 +8,7 @@ using namespace fsdp;
 
 namespace {
 
-TEST(Ratio, ratio_in_words_describes_a_ratio_that_all_elements_have_as_a_small_fraction) {
+TEST(Ratio, ratio_in_words_describes_a_ratio_that_all_elements_have_as_a_fraction_or_a_number) {
   EXPECT_EQ(ratio_in_words({3, 0, 1.5}, {2, 0, 1}),
             "every element is exactly 3/2 times the expected one");
   EXPECT_EQ(ratio_in_words({0.1 * 4 / 3, 0.7 * 4 / 3}, {0.1F, 0.7F}),

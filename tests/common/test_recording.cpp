@@ -92,7 +92,8 @@ TEST_F(Recording, a_truncated_recording_replays_up_to_the_cut) {
   EXPECT_CONTAINS(replay(1), "rank-1: not a recording of this build (from byte 0 on)");
 }
 
-TEST_F(Recording, a_recording_has_the_working_directory_variables_and_command_line_unchanged) {
+TEST_F(Recording,
+       a_recording_has_the_command_line_working_directory_and_chosen_variables_unchanged) {
   using namespace std::string_literals;
   const SetVariables set({{"FSDP_RECORD_AS", "--gtest_filter='*'"}, {"OMP_X", "$(a)\n;b"}});
   record(/*both=*/true);

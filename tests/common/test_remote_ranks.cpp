@@ -178,7 +178,7 @@ TEST(Judge, a_judged_test_fails_if_its_ranks_send_no_report) {
                   "reported 2 ranks of 1");
 }
 
-TEST(Judge, the_judge_gives_up_after_three_starts_without_a_report) {
+TEST(Judge, the_judge_gives_up_after_starting_the_ranks_program_three_times_without_a_report) {
   const TemporaryFolder folder;
   const std::string starts = folder.path() + "/starts";
   setenv("FSDP_STARTS", starts.c_str(), 1);
@@ -188,7 +188,7 @@ TEST(Judge, the_judge_gives_up_after_three_starts_without_a_report) {
   EXPECT_EQ(counted, "xxx");
 }
 
-TEST(Judge, the_judge_runs_no_more_ranks_of_a_task_whose_runs_lost_too_much_time) {
+TEST(Judge, the_judge_runs_no_more_ranks_of_a_task_whose_hanging_runs_took_too_much_time) {
   setenv("FSDP_MOST_LOST_SECONDS", "4", 1);
   const nlohmann::json record = judged("five_runs_lose_time");
   unsetenv("FSDP_MOST_LOST_SECONDS");

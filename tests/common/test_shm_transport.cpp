@@ -67,7 +67,8 @@ int64_t touched() {
   return 0;
 }
 
-TEST(ShmTransport, a_training_step_touches_few_arena_bytes_beyond_the_peak_of_live_bytes) {
+TEST(ShmTransport,
+     the_gradients_of_a_training_step_touch_few_arena_bytes_beyond_the_peak_of_live_bytes) {
   expect_no_failure(1, [](Communicator& comm) {
     constexpr int64_t kTable = 6'000'000, kBlock = 2'500'000, kRanks = 8;
     constexpr int64_t kPage = int64_t{1} << 21;

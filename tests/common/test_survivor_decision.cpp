@@ -19,7 +19,8 @@ std::optional<Decision> given(const std::string& said, std::chrono::milliseconds
 
 const std::string kOfA = "0 left 7 7\n1 left 7 8\n", kOfB = "2 left 8 8\n3 left 7 8\n";
 
-TEST(SurvivorDecision, the_run_resumes_after_an_update_that_only_one_surviving_rank_made) {
+TEST(SurvivorDecision,
+     the_run_resumes_after_an_update_that_only_one_surviving_rank_made_for_certain) {
   const auto found = given("0 left 7 8\n1 left 7 8\n" + kOfB, 3s);
   ASSERT_TRUE(found);
   EXPECT_EQ(found->kind, Decision::Kind::resume);

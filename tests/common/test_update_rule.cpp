@@ -48,7 +48,7 @@ std::unique_ptr<torch::optim::Optimizer> optimizer_of_torch(const OptimizerOptio
       all, torch::optim::SGDOptions(options.lr).weight_decay(options.weight_decay));
 }
 
-TEST_IN_A_PROCESS(UpdateRule, updates_agree_with_torchs_optimizers) {
+TEST_IN_A_PROCESS(UpdateRule, updates_of_adamw_and_sgd_agree_with_torchs_optimizers) {
   for (const Kind kind : {Kind::adamw, Kind::sgd}) {
     const OptimizerOptions options = options_of(kind);
     const at::Tensor theirs = torch::randn({64}).set_requires_grad(true);

@@ -64,7 +64,8 @@ std::vector<std::vector<at::Tensor>> expected_means(const MixedPrecisionPolicy& 
   return means;
 }
 
-MULTI_RANK_TEST(GradientSync, without_sync_backward_passes_add_gradients_in_the_wider_dtype) {
+MULTI_RANK_TEST(GradientSync,
+                without_gradient_sync_backward_passes_add_gradients_in_accumulate_dtype) {
   std::vector<MixedPrecisionPolicy> policies;
   for (const auto param_dtype : {at::kFloat, at::kBFloat16, at::kHalf})
     for (const auto reduce_dtype : {at::kFloat, at::kBFloat16, at::kHalf})
@@ -94,7 +95,9 @@ MULTI_RANK_TEST(GradientSync, without_sync_backward_passes_add_gradients_in_the_
 
 // Without gradient sync, a rank holds unsharded gradients until sync_gradients() reduces them.
 // Measures how many bytes an element of these gradients takes.
-MULTI_RANK_TEST(GradientSync, gradients_that_wait_for_reduction_have_the_bytes_of_the_wider_dtype) {
+MULTI_RANK_TEST(
+    GradientSync,
+    gradients_that_wait_for_reduction_take_the_bytes_of_the_dtype_in_which_they_add_up) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     for (const auto reduce_dtype : {at::kBFloat16, at::kFloat}) {
       Sharded sharded(rank);

@@ -25,7 +25,8 @@ MULTI_RANK_TEST(WrapAutoTraining,
   expect_on_all_ranks(run, "all-gathers of the head", 2);
 }
 
-MULTI_RANK_TEST(WrapAutoTraining, wrap_auto_has_the_bits_of_one_process_and_the_predicted_bytes) {
+MULTI_RANK_TEST(WrapAutoTraining,
+                training_with_wrap_auto_has_the_bits_of_one_process_and_the_predicted_bytes) {
   for (const NamedModel& model : language_models()) {
     SCOPED_TRACE(model.name);
     const Workload workload = workload_of(model);

@@ -118,7 +118,7 @@ TEST(TrainingOn1GPU, a_forbidden_wait_of_the_cpu_for_the_gpu_is_detected) {
   EXPECT_NE(failure, "");
 }
 
-TEST(TrainingOn2GPUs, the_small_model_trains_over_nccl) {
+TEST(TrainingOn2GPUs, the_small_model_reaches_the_published_losses_over_nccl) {
   SKIP_WITHOUT_GPUS(2);
   for (int world_size = 2; world_size <= gpu::count_gpus_before_fork(); world_size *= 2) {
     for (const char* mode : {"ddp", "fsdp"}) {

@@ -146,12 +146,14 @@ TEST_F(LostHost, the_run_ends_if_a_rank_on_the_host_of_rank_0_does_not_rejoin) {
                   "rank 0 on host-a: can't join the others: rank 1 has not come (store at");
 }
 
-TEST_F(LostHost, the_run_ends_soon_if_the_process_of_rank_0_ends_together_with_a_host) {
+TEST_F(LostHost,
+       the_run_ends_soon_if_rank_0s_parent_process_and_rank_5_are_killed_in_the_same_step) {
   lose({.caller = Loss::Caller::ends_with_rank_5}, false, 1);
 }
 
 // The other ranks have seen that the process of rank 0 is alive, before it ends.
-TEST_F(LostHost, the_run_ends_soon_if_the_process_of_rank_0_ends_before_it_decides) {
+TEST_F(LostHost,
+       the_run_ends_soon_if_rank_0s_parent_process_is_killed_before_it_decides_who_continues) {
   lose({.caller = Loss::Caller::ends_after_rank_5}, false, 1);
 }
 

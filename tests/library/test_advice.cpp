@@ -129,7 +129,8 @@ MULTI_RANK_TEST(Advice, an_optimizer_group_without_parameters_gives_a_warning_on
   });
 }
 
-MULTI_RANK_TEST(Advice, following_the_advice_for_a_differing_optimizer_resolves_the_error) {
+MULTI_RANK_TEST(
+    Advice, following_the_advice_for_an_optimizer_that_differs_between_ranks_resolves_the_error) {
   in_each_strategy(world_size(), [](TestRank& rank, const Comm& comm) {
     const auto net = block_net();
     FullyShardedDataParallel model(*net, comm);
@@ -173,7 +174,8 @@ MULTI_RANK_TEST(Advice, following_the_advice_for_a_differing_optimizer_resolves_
   });
 }
 
-MULTI_RANK_TEST(Advice, following_the_advice_for_differing_states_and_replicas_resolves_the_error) {
+MULTI_RANK_TEST(Advice,
+                following_the_advice_for_states_or_replicas_that_differ_resolves_the_error) {
   in_each_strategy(world_size(), [](TestRank& rank, const Comm& comm) {
     const auto net = block_net();
     FullyShardedDataParallel model(*net, comm);

@@ -52,7 +52,9 @@ MULTI_RANK_TEST(DdpReplica, a_rank_of_ddp_that_uses_no_parameter_contributes_zer
   expect_same_on_all_ranks(run, "gradient");
 }
 
-MULTI_RANK_TEST(DdpReplica, ddp_works_with_many_buckets_user_hooks_and_overwritten_parameters) {
+MULTI_RANK_TEST(
+    DdpReplica,
+    ddp_calls_user_hooks_with_many_buckets_and_trains_parameters_that_a_user_overwrote) {
   run_ranks(world_size(), [](TestRank& rank) {
     ReplicatedNet one(rank), many(rank, 0, 50);
     int calls = 0;
@@ -83,8 +85,8 @@ at::Tensor penalized(Module& model, int microbatch, int microbatches, int step) 
   return y + gradient[0].norm();
 }
 
-// A tensor of its own begins at a multiple of 64 bytes too. Where an operand begins decides the last
-// bits of at::dot().
+// A tensor of its own begins at a multiple of 64 bytes too. Where an operand begins decides the
+// last bits of at::dot().
 MULTI_RANK_TEST(DdpReplica, every_gradient_of_ddp_begins_at_a_multiple_of_64_bytes) {
   run_ranks(world_size(), [](TestRank& rank) {
     for (const double bucket_cap_mb : {25.0, 0.0005}) {

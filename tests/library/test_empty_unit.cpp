@@ -49,7 +49,7 @@ Training training(const std::string& name, const std::vector<std::vector<int64_t
 
 MULTI_RANK_SUITE(EmptyUnit);
 
-MULTI_RANK_TEST(EmptyUnit, a_parameter_without_elements_trains_as_in_one_process) {
+MULTI_RANK_TEST(EmptyUnit, a_model_with_parameters_without_elements_trains_as_in_one_process) {
   expect_equal_to_one_process(
       world_size(),
       {training("one", {{0}}), training("two of two", {{0, 0}, {0, 0}}),

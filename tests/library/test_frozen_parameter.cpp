@@ -10,7 +10,7 @@ MULTI_RANK_SUITE_ON(FrozenParameter, 2, 3, 4);
 // The ranks of the last replica freeze or unfreeze the parameter; if there is only one replica, the
 // last rank does.
 MULTI_RANK_TEST(FrozenParameter,
-                a_parameter_frozen_or_unfrozen_on_some_ranks_is_named_in_each_strategy) {
+                the_error_names_a_parameter_that_only_some_ranks_froze_or_unfroze) {
   for (int shards = 1; shards <= world_size(); ++shards) {
     if (world_size() % shards != 0) continue;
     for (const bool unfreezes : {false, true}) {

@@ -95,7 +95,7 @@ std::map<std::string, std::string> states_row(const std::vector<std::string>& st
 
 const std::string kError = "internal error";
 
-TEST(GradientState, each_event_changes_the_gradient_state_as_the_table_of_its_header_says) {
+TEST(GradientState, each_event_changes_the_gradient_state_as_the_table_in_gradient_state_h_says) {
   in_a_process([] {
     const auto event = [](auto function) {
       return row_of([=](Parameter& one) { function(one.gradient); });
@@ -241,7 +241,7 @@ TEST(GradientState, a_backward_pass_that_throws_frees_the_earlier_gradient_of_th
 }
 
 TEST(GradientState,
-     when_backward_begins_the_throwing_tensor_for_a_gradient_put_into_the_module_leaves_grad) {
+     when_backward_begins_the_throwing_tensor_for_a_misplaced_gradient_is_removed_from_grad) {
   in_a_process([] {
     Parameter one = parameter_in(GradientState::misplaced);
     one.gradient.see_users_changes();

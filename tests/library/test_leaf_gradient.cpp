@@ -11,7 +11,8 @@ MULTI_RANK_SUITE(LeafGradient);
 using Tensors = std::vector<at::Tensor>;
 using torch::autograd::grad;
 
-MULTI_RANK_TEST(LeafGradient, every_way_to_ask_autograd_for_gradients_of_model_parameters_throws) {
+MULTI_RANK_TEST(LeafGradient,
+                autograd_grad_and_backward_throw_if_their_inputs_are_model_parameters) {
   run_ranks(world_size(), [](TestRank& rank) {
     ShardedNet sharded(rank, momentum);
     const Tensors leaves = sharded.model.parameters();

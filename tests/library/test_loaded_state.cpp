@@ -141,7 +141,8 @@ void expect_begun_anew(TestRank& rank, const std::string& kind) {
   expect_equal(stepped.moments(), begun.moments(), kind + ": the moments after two steps");
 }
 
-MULTI_RANK_TEST(LoadedState, a_state_saved_before_the_first_step_drops_the_moments_when_loaded) {
+MULTI_RANK_TEST(LoadedState,
+                loading_a_state_saved_before_the_first_step_drops_the_moments_of_the_optimizer) {
   run_ranks(world_size(), [](TestRank& rank) {
     for (const std::string& kind : kKinds) {
       expect_begun_anew<FullyShardedDataParallel>(rank, kind);

@@ -176,7 +176,8 @@ void observe_norms(TestRank& rank, TinyNet& net, Model& model, int part, int par
                      norm.value());
 }
 
-MULTI_RANK_TEST(ModelNorm, param_norms_and_grad_norms_have_the_bits_of_the_whole_tensors) {
+MULTI_RANK_TEST(ModelNorm,
+                param_norms_and_grad_norms_have_the_bits_of_the_norms_of_the_whole_tensors) {
   const int parts = world_size();
   const RankRun expected = run_oracle([&](TestRank& rank) {
     torch::manual_seed(1);

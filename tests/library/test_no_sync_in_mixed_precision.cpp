@@ -140,9 +140,8 @@ void expect_gradients(TestRank& rank, const std::shared_ptr<Communicator>& comm,
 
 MULTI_RANK_SUITE(NoSyncInMixedPrecision);
 
-MULTI_RANK_TEST(
-    NoSyncInMixedPrecision,
-    gradients_accumulate_in_fp32_if_param_dtype_and_reduce_dtype_differ_in_each_strategy) {
+MULTI_RANK_TEST(NoSyncInMixedPrecision,
+                in_no_sync_gradients_accumulate_in_fp32_if_param_dtype_and_reduce_dtype_differ) {
   in_each_strategy(world_size(), [](TestRank& rank, const std::shared_ptr<Communicator>& comm) {
     for (const MixedPrecisionPolicy& policy : policies())
       for (const Arrangement& arrangement : kArrangements)
@@ -150,7 +149,8 @@ MULTI_RANK_TEST(
   });
 }
 
-MULTI_RANK_TEST(NoSyncInMixedPrecision, forty_bf16_backward_passes_in_no_sync_lose_no_precision) {
+MULTI_RANK_TEST(NoSyncInMixedPrecision,
+                forty_bf16_backward_passes_in_no_sync_add_their_gradients_in_fp32) {
   run_ranks(world_size(), [](TestRank& rank) {
     expect_gradients(rank, rank.communicator(), kWide, 40, kArrangements[0]);
     const Expected in_bf16 = expected_gradients(kWide, at::kBFloat16, rank.world_size(), 40);

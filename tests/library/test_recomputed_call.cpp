@@ -10,7 +10,7 @@
 namespace fsdp {
 namespace {
 
-TEST(RecomputedCall, a_checkpointed_call_keeps_no_tensor_that_its_forward_made) {
+TEST(RecomputedCall, a_checkpointed_call_keeps_no_intermediate_tensor_of_its_forward) {
   in_a_process([] {
     const auto block = std::make_shared<ContextBlock>();
     ContextOutput made = (*block)(context_rows(), {context_rows()}, "tanh");

@@ -33,7 +33,8 @@ void expect_not_sharded(Module& net, TestRank& rank, const char* says) {
   net(at::ones({2, 7}));
 }
 
-MULTI_RANK_TEST(RefusedModel, wrapping_overlapping_parameters_throws_and_changes_nothing) {
+MULTI_RANK_TEST(RefusedModel,
+                wrapping_overlapping_parameters_throws_and_the_model_can_still_be_called) {
   run_ranks(world_size(), [](TestRank& rank) {
     torch::manual_seed(1);
     Overlapping net;
@@ -43,7 +44,8 @@ MULTI_RANK_TEST(RefusedModel, wrapping_overlapping_parameters_throws_and_changes
 
 // With wrap_none(), the block in the torch::nn::Sequential is not a unit, so it needs no hooks, and
 // the model can be sharded.
-MULTI_RANK_TEST(RefusedModel, wrapping_a_unit_in_torchs_sequential_throws_and_changes_nothing) {
+MULTI_RANK_TEST(RefusedModel,
+                wrapping_a_unit_in_torchs_sequential_throws_and_the_model_can_still_be_called) {
   run_ranks(world_size(), [](TestRank& rank) {
     torch::manual_seed(1);
     InSequential net;
@@ -56,7 +58,8 @@ MULTI_RANK_TEST(RefusedModel, wrapping_a_unit_in_torchs_sequential_throws_and_ch
   });
 }
 
-MULTI_RANK_TEST(RefusedModel, wrapping_a_model_with_an_fp64_parameter_throws_and_changes_nothing) {
+MULTI_RANK_TEST(RefusedModel,
+                wrapping_a_model_with_an_fp64_parameter_throws_and_in_fp32_the_model_trains) {
   run_ranks(world_size(), [](TestRank& rank) {
     torch::manual_seed(1);
     const auto net = block_net();

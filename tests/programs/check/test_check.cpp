@@ -163,7 +163,7 @@ TEST(Check, check_names_the_next_problem_and_the_folder_of_its_functions) {
                   "Next: problem 6.2 forward,");
 }
 
-TEST(Check, check_names_task_1_last_if_it_is_not_started_and_its_reference_solution_is_used) {
+TEST(Check, check_suggests_an_unstarted_task_1_last_if_its_reference_solution_is_used) {
   Settings settings;
   settings.stacks.assign(course().size(), "mine");
   settings.stacks[2] = "mine_on_1";

@@ -32,7 +32,8 @@ std::vector<TestResult> sentinel(const std::map<int, Outcome>& outcomes) {
   return results;
 }
 
-TEST(Score, a_sentinel_that_passes_on_no_number_of_ranks_above_1_withholds_the_points_of_its_task) {
+TEST(Score,
+     if_a_sentinel_test_passes_in_none_of_its_runs_on_several_ranks_its_task_gets_no_points) {
   const Task task{2, "flat_parameter", "T2_2_shard.only_a_part", {}};
   constexpr Outcome kPassed = Outcome::passed;
   for (const Outcome wrong : {Outcome::failed, Outcome::not_started, Outcome::skipped}) {

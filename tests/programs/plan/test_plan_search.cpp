@@ -18,7 +18,9 @@ std::vector<Candidate> found_for(const PlanSettings& settings) {
 }
 
 // This test plans every 23rd candidate of a search separately, and compares both plans.
-TEST_IN_A_PROCESS(PlanSearch, a_plan_search_finds_what_planning_each_candidate_separately_finds) {
+TEST_IN_A_PROCESS(
+    PlanSearch,
+    a_plan_search_gives_a_candidate_the_bytes_and_time_that_planning_it_separately_gives) {
   int wrong = 0, tried = 0;
   for (int64_t seed = 0; seed < 12; ++seed) {
     const std::vector<std::string> worlds{"1", "2", "4", "8"};

@@ -87,7 +87,7 @@ TEST(Quiz, grading_the_quiz_does_not_reveal_answers) {
       "a sentence");
 }
 
-TEST(Quiz, the_quiz_refuses_a_file_without_answers) {
+TEST(Quiz, the_quiz_refuses_an_answer_file_that_is_empty_malformed_or_answers_a_question_twice) {
   const TemporaryFolder folder;
   EXPECT_CONTAINS(error_of([&] { read_answers(folder.write("a", "# x\nno\n")); }),
                   "a, line 2: no c");

@@ -108,7 +108,7 @@ TEST_F(LongTraining, a_finished_long_run_is_read_and_not_run_again) {
                                         "another --folder");
 }
 
-TEST_F(LongTraining, a_long_run_continues_even_if_its_offload_folder_is_another_one) {
+TEST_F(LongTraining, the_recorded_options_of_a_long_run_omit_the_offload_dir_that_the_run_gets) {
   write_program();
   run({"--offload", "optimizer"});
   EXPECT_CONTAINS(output(), " --offload-dir " + folder_.path());

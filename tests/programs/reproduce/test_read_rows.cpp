@@ -27,7 +27,7 @@ std::string wrong_table(const std::string& lines) {
   return error_of<TomlError>([&] { table_of_text(lines); });
 }
 
-TEST(ReadRows, read_rows_reads_the_keys_of_each_row) {
+TEST(ReadRows, read_rows_reads_the_keys_of_each_row_of_a_file_such_as_tables_toml) {
   const Rows read = read_rows(std::string(kRow) +
                                   "when = \"never\"\ncommand = \"./fsdp check\"\n"
                                   "[[row]]\nname = \"b\"\nsource = \"\"\nkind = \"test\"\n"
