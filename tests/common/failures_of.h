@@ -9,7 +9,8 @@
 namespace fsdp {
 
 // Runs `test` and returns the results of its assertions, which are not added to the result of the
-// running test. An assertion may end `test` by an AssertionException.
+// running test. If an assertion throws an AssertionException, this ends `test`, and result_of()
+// catches it.
 template <class Test>
 std::vector<testing::TestPartResult> result_of(Test test) {
   testing::TestPartResultArray parts;

@@ -49,7 +49,7 @@ TEST(CallComparison, with_compare_first_iteration_ranks_compare_no_later_collect
 }
 
 TEST(CallComparison,
-     with_compare_never_more_differing_all_gathers_than_the_ledger_holds_cause_no_error) {
+     with_compare_never_all_gathers_that_differ_cause_no_error_even_if_they_overflow_the_ledger) {
   const auto body = [](Communicator& comm) {
     for (uint64_t i = 0; i < 3 * Ledger::kRing; ++i)
       call_for_different_units(comm);

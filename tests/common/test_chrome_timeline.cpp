@@ -15,8 +15,8 @@ TEST(ChromeTimeline, the_chrome_timeline_shows_each_rank_as_a_process_with_threa
   for (const auto& line : whole["traceEvents"])
     phases[line["ph"]].push_back(line);
 
-  // Three events for each rank: they name its process, its compute thread and its communication
-  // thread.
+  // Three metadata events (phase M) for each rank: they name its process, its compute thread and
+  // its communication thread.
   EXPECT_EQ(phases["M"].size(), 2 * 3);
   ASSERT_EQ(phases["X"].size(), 2);
   EXPECT_EQ(phases["X"][0]["name"], "forward layers.3");

@@ -50,7 +50,8 @@ std::string cause_of_difference(uint64_t sequence, const std::vector<CallHistory
   return line_with(describe_mismatch(sequence, all(ranks), ranks), "likely cause: ").substr(14);
 }
 
-// Returns the likely cause if `one` is the first call of rank 0 and `other` that of rank 1.
+// Returns the likely cause that the message names if the first call of rank 0 is `one` and that of
+// rank 1 is `other`.
 std::string cause_of_first(const Call& one, const Call& other) {
   return cause_of_difference(0, {history({one}), history({other})});
 }

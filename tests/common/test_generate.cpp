@@ -82,8 +82,8 @@ TEST(Generate, generate_with_a_seed_is_repeatable_and_leaves_the_default_generat
   EXPECT_NE(with_seed(8), first);
 }
 
-// There are two tokens. The next token has e^(logit / temperature) = 3^(1 / temperature) times the
-// probability of the other one.
+// The vocabulary has two tokens. The token that the model prefers has e^(logit / temperature) =
+// 3^(1 / temperature) times the probability of the other one.
 TEST(Generate, the_temperature_sets_the_probabilities_of_generated_tokens) {
   Successor model(2, std::log(3.0));
   const auto followers = [&](double temperature) {

@@ -17,7 +17,8 @@ std::optional<LaunchedRank> started_by(const Variables& variables) {
   return launched_rank();
 }
 
-// Returns launched_rank() in torchrun's environment for rank 1 of 2 with `changes`.
+// Returns launched_rank() in an environment with the variables that torchrun sets for rank 1 of 2,
+// replaced or removed as `changes` says.
 LaunchedRank changed(const Variables& changes) {
   Variables variables = torchrun_variables(1, 2, 29500);
   for (const auto& [name, value] : changes)

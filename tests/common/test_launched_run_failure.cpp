@@ -21,7 +21,8 @@ namespace {
 using namespace std::chrono_literals;
 using Body = std::function<int(const RankContext&)>;
 
-// Blocks a rank until a signal ends it; after 30 s, the alarm that torchrun() sets ends it.
+// Blocks a rank until a signal ends it. After 30 s, the alarm that torchrun() sets ends the parent
+// process of the rank, and the rank ends with it.
 void wait_for_the_end() {
   for (;;)
     pause();

@@ -69,9 +69,9 @@ TEST(Launcher, the_result_of_launch_states_how_the_failed_rank_ended) {
 }
 
 // Forks a child that calls launch() with ranks that wait for ever, and calls `end` with the child's
-// process id when all ranks have started. Returns the status of the child. Writes the ranks'
-// process ids to `pids`, and to pids[world_size] whether on_interrupt ran after the last rank had
-// ended.
+// process id when all ranks have started. Returns the status of the child as waitpid() reports it.
+// Writes the ranks' process ids to `pids`. Also sets pids[world_size] to 1 if launch() has called
+// on_interrupt, its third argument, after the last rank had ended.
 int end_a_launch(SharedWords& pids, int world_size, const std::function<void(pid_t)>& end) {
   const pid_t child = fork_process([&] {
     // The shell that started the test program can have set these signals to be ignored.

@@ -65,7 +65,8 @@ TEST(MatrixOwners, plan_matrices_fills_a_round_with_as_few_units_as_give_each_ra
   EXPECT_EQ(sizes(100), (std::vector<size_t>{5}));
 }
 
-// In a round, no rank has more work than the average and one matrix.
+// In a round, the work of each rank is at most the mean over the ranks plus the work of the largest
+// matrix.
 TEST(MatrixOwners, plan_matrices_balances_the_work_of_the_ranks_in_each_round_and_over_all_rounds) {
   for (const int ranks : {2, 3, 4, 8}) {
     std::vector<int64_t> total(static_cast<size_t>(ranks));

@@ -11,8 +11,8 @@
 namespace fsdp {
 namespace {
 
-// Computes y = finish(x w^T). Appends "forward" to `events` when forward() runs, and "weight" when
-// the gradient of w is computed.
+// A module that computes y = finish(x w^T) with a function `finish` of the test. Appends "forward"
+// to `events` when forward() runs, and "weight" when the gradient of w is computed.
 class Probe : public Module {
  public:
   using Function = std::function<torch::Tensor(torch::Tensor)>;

@@ -95,8 +95,9 @@ TEST(MultiRankFailure, a_rank_that_observes_one_name_twice_fails_and_its_first_v
   EXPECT_EQ(run.at(0, "loss"), 1);
 }
 
-// TestRank never sends such reports. But a student's code could send one, if it found the file of
-// the Channel through which its rank reports.
+// TestRank never sends a report that has one value twice, or a value after the end of the test. But
+// a student's code could send one, if it found the file of the Channel through which its rank
+// reports.
 TEST(MultiRankFailure, a_rank_that_reports_a_value_twice_or_after_the_end_of_the_test_fails) {
   const auto told = [](const std::vector<nlohmann::json>& frames) {
     Channel channel;

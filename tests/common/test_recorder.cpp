@@ -71,7 +71,8 @@ TEST(Recorder, the_recorder_records_once_that_the_gathered_storage_of_a_unit_was
     gathered.reset();
     at::empty({300}, at::kByte);
   });
-  // Each of the two collectives has an issue event and a flight event. The fifth event is the free.
+  // Each of the two collectives has an issue event and a flight event. The fifth event, of kind
+  // free, records that the storage of layers.1 was freed.
   ASSERT_EQ(events.size(), 5);
   EXPECT_EQ(events[4].text(), "free");
   EXPECT_EQ(events[4].name(), "layers.1");

@@ -134,7 +134,8 @@ TEST_F(Judged, DISABLED_an_oracle_writes_a_result) {
   });
 }
 
-// Runs Judged.DISABLED_`test` under a judge. Returns the record of the test's end.
+// Runs Judged.DISABLED_`test` under a judge. Returns the JSON record with the outcome of the test,
+// which the judge writes when the test ends.
 nlohmann::json judged(const std::string& test) {
   const std::string self = std::filesystem::read_symlink("/proc/self/exe");
   const std::string disabled = " --gtest_also_run_disabled_tests ";
@@ -152,8 +153,7 @@ nlohmann::json judged(const std::string& test) {
   std::vector<nlohmann::json> records;
   for (std::string line; std::getline(lines, line);)
     records.push_back(nlohmann::json::parse(line));
-  // The program under the judge writes three records: its plan, the start of the test and the end
-  // of the test.
+  // The judge writes three records: which tests will run, the start of the test, and its end.
   EXPECT_EQ(records.size(), 3U) << text;
   return records.back();
 }

@@ -16,7 +16,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// The parameter is a backend and the sizes {R, G}: R replicas of G ranks each.
+// The parameter of each test is a backend and the sizes {R, G}: R replicas of G ranks each.
 class HybridCommunicator
     : public testing::TestWithParam<std::tuple<std::string, std::pair<int, int>>> {
  protected:

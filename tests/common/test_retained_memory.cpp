@@ -24,8 +24,9 @@ at::Tensor tensor_of(int64_t bytes) {
   return at::ones({bytes / 4});
 }
 
-// Returns the bytes that a rank still holds after it has called `take`. `take` puts what shall stay
-// alive into the vector.
+// Runs `take` on one rank. Returns how many bytes this rank holds more than before, as JSON with
+// the numbers "tensors" and "besides" (in other memory). `take` puts what shall stay alive into the
+// vector.
 nlohmann::json taken(
     const std::function<void(TestRank&, std::vector<std::shared_ptr<void>>&)>& take) {
   const RankRun run = run_ranks(1, [&](TestRank& rank) {

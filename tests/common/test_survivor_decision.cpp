@@ -45,7 +45,7 @@ TEST(SurvivorDecision, survivors_wait_longer_for_a_host_that_answered_than_for_a
 
 TEST(SurvivorDecision, a_run_fails_if_rank_0_is_lost_no_host_is_lost_or_a_state_is_missing) {
   EXPECT_EQ(given("0 out\n", 0s)->kind, Decision::Kind::fail);
-  // Rank 0 has saved only the state after step 7, rank 2 only the state after step 8.
+  // Rank 0 has saved only the state after 7 steps, rank 2 only the state after 8 steps.
   EXPECT_EQ(given(kOfA + kOfB, 3s)->kind, Decision::Kind::fail);
   // Every rank has answered, so no host is lost and the failure has another cause.
   EXPECT_EQ(

@@ -9,7 +9,8 @@
 namespace fsdp {
 namespace {
 
-// Writes to a pipe that has no reader.
+// Calls write_all() on a pipe that has no reader. Returns the error number that write_all()
+// returns.
 int error_of_a_broken_pipe() {
   std::array<int, 2> pipe{};
   EXPECT_EQ(::pipe(pipe.data()), 0);

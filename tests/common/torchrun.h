@@ -47,7 +47,7 @@ class ReservedPort {
 };
 
 struct Ended {
-  std::vector<int> statuses;  // by rank, as waitpid() reports them
+  std::vector<int> statuses;  // status of each process, by rank, as waitpid() reports it
   // The text that all processes together printed on stderr, without the lines that announce a wait
   // for other ranks to join: such a line depends on how fast a name server answers LibTorch.
   std::string said;
