@@ -2,8 +2,9 @@
 #include <library/models.h>
 #include <library/one_process.h>
 
-// Each test provokes an error or a warning in every strategy. After it has followed the advice of
-// the message, it expects neither.
+// Each test provokes an error or a warning, for each way to divide the ranks into replicas. After
+// it has followed the advice of the message, it expects that the error or the warning no longer
+// comes.
 namespace fsdp {
 namespace {
 

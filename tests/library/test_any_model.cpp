@@ -117,7 +117,7 @@ std::shared_ptr<Module> convolutions() {
                                       std::make_shared<ConvBlock>(5, 4));
 }
 
-// Contains a layer of torch's that has its own submodules.
+// A block with a layer of LibTorch that has submodules of its own.
 struct EncoderBlock : Module {
   at::Tensor forward(at::Tensor x) override { return layer(x); }
   torch::nn::TransformerEncoderLayer layer = register_module(
@@ -213,7 +213,8 @@ MULTI_RANK_TEST(AnyModel, a_model_with_recomputed_dropout_ends_with_the_bits_of_
                                               .loss = loss_of_drop_out}});
 }
 
-// In this test, each module below the root is marked, so the model has units inside units.
+// In this test, fully_shard(module) marks each fsdp::Module below the root, so the model has units
+// inside units.
 MULTI_RANK_TEST(AnyModel, modules_marked_by_fully_shard_become_the_units) {
   const auto wrap = [](Module& model) {
     for (const auto& module : model.modules(/*include_self=*/false))

@@ -141,7 +141,8 @@ struct LstmNet : Module {
   at::Tensor scale = register_parameter("scale", drawn({kWidth}));
 };
 
-// `odd` is true if the number of the microbatch plus the number of the step is odd.
+// A function that returns the loss of `model` for `rows`. `odd` is true if the number of the
+// microbatch plus the number of the step is odd.
 template <class Model>
 using LossOf = at::Tensor (*)(Model& model, const at::Tensor& rows, bool odd);
 

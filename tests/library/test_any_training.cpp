@@ -29,8 +29,8 @@ void expect_as_plain(ShardedNet& other, const Step& step,
   EXPECT_TRUE(at::equal(plain.all_parameters(), other.all_parameters()));
 }
 
-// A communicator has at most 64 pending calls. The values of .limit in this test are below, at and
-// above this number.
+// A communicator has at most 64 pending calls. The prefetch limits in this test (.limit) are below,
+// at and above this number.
 MULTI_RANK_TEST(AnyTraining,
                 a_model_of_200_units_ends_with_the_same_sum_of_weights_for_every_prefetch_limit) {
   run_ranks(world_size(), [](TestRank& rank) {

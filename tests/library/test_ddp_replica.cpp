@@ -10,7 +10,8 @@
 #include "replicated_net.h"
 
 // Tests behavior that only DistributedDataParallel has. Tests in other files that use
-// expect_equal_to_one_process() train most kinds of models with both classes.
+// expect_equal_to_one_process() train most kinds of models with both FullyShardedDataParallel and
+// DistributedDataParallel.
 namespace fsdp {
 namespace {
 
@@ -85,8 +86,9 @@ at::Tensor penalized(Module& model, int microbatch, int microbatches, int step) 
   return y + gradient[0].norm();
 }
 
-// A tensor of its own begins at a multiple of 64 bytes too. Where an operand begins decides the
-// last bits of at::dot().
+// A gradient that is a tensor of its own, as in one process, begins at a multiple of 64 bytes. A
+// gradient in a bucket must do so too, because the address of an operand decides the last bits of
+// at::dot().
 MULTI_RANK_TEST(DdpReplica, every_gradient_of_ddp_begins_at_a_multiple_of_64_bytes) {
   run_ranks(world_size(), [](TestRank& rank) {
     for (const double bucket_cap_mb : {25.0, 0.0005}) {

@@ -64,8 +64,8 @@ const char* name_of(std::optional<GradientState> state) {
 
 using Change = std::function<void(Parameter&)>;
 
-// Returns a row of the table: for each state before the event, the state after it, or "internal
-// error" if the event throws.
+// Returns the row of the table in gradient_state.h for `event`: for each state before the event,
+// the state after it, or "internal error" if the event throws.
 std::map<std::string, std::string> row_of(const Change& event) {
   std::map<std::string, std::string> row;
   for (const auto state : {in_unit, complete, incomplete, broken, GradientState::misplaced}) {

@@ -18,7 +18,8 @@ std::shared_ptr<EncodedNet> encoded_net() {
   return std::make_shared<EncodedNet>();
 }
 
-// Returns the parameters after kSteps steps in one process.
+// Trains kSteps steps in one process that computes the microbatches of `ranks` ranks. Returns the
+// parameters.
 StateDict trained_in_one_process(int ranks) {
   const auto net = encoded_net();
   const auto optimizer = adamw(net->parameters());

@@ -5,8 +5,8 @@
 #include <library/one_process.h>
 #include <task4_backward_hooks/inner_passes.h>
 
-// Tests backward passes inside backward passes, with both classes. tests/properties generates more
-// of them.
+// Tests backward passes inside backward passes, with FullyShardedDataParallel and with
+// DistributedDataParallel. tests/properties generates more of them.
 namespace fsdp {
 namespace {
 
@@ -16,8 +16,8 @@ fsdp::Step call_of(const std::shared_ptr<LayerBlock>& block) {
   return [block](const at::Tensor& x) { return (*block)(x); };
 }
 
-// Checkpoints each block by hand. The input is scaled first, because a block that is checkpointed
-// by hand is in the graph only if its input requires a gradient.
+// A model that checkpoints each block by hand. The input is scaled first, because a block that is
+// checkpointed by hand is in the graph only if its input requires a gradient.
 struct CheckpointedNet : BlockNet {
   at::Tensor forward(at::Tensor x) override {
     x = x * scale;

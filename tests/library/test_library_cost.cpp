@@ -14,8 +14,8 @@ MULTI_RANK_SUITE(LibraryCost);
 
 using Bytes = decltype(LiveBytes::by_class);
 
-// Makes two steps with a ShardedOptimizer. Returns the collectives of the second step, and the
-// peaks of its forward and backward.
+// Makes two steps with a ShardedOptimizer. Returns for the second step a text with one line for
+// each collective, and the peaks of live bytes of each memory class, in forward and in backward.
 std::pair<std::string, std::vector<Bytes>> costs_of_two_steps(
     TestRank& rank, Module& net, const std::vector<std::shared_ptr<FlatParameter>>& units) {
   const auto optimizer = make_sharded_optimizer(units, {{"", {}}}, rank.communicator());

@@ -54,7 +54,7 @@ MULTI_RANK_TEST(Mark,
   });
 }
 
-// The allocator is likely to put a new module where a marked one was destroyed.
+// The allocator is likely to give a new module the address of a marked module that was destroyed.
 TEST(MarkOfOneProcess, a_new_module_at_the_address_of_a_destroyed_marked_module_is_not_marked) {
   run_ranks(1, [](TestRank& rank) {
     for (int i = 0; i < 20; ++i) {

@@ -259,7 +259,8 @@ void spoil(const at::Tensor& gradient, double value) {
 MULTI_RANK_TEST(ModelNorm, gradients_are_finite_is_false_if_any_rank_has_nan_or_infinity) {
   in_each_strategy(world_size(), [](TestRank& rank, const std::shared_ptr<Communicator>& comm) {
     const bool spoils =
-        // Rank 1 if it exists: a rank that owns elements of the weight.
+        // Rank 1 changes the gradient; if there is only one rank, rank 0 does. The rank must own
+        // elements of the weight.
         rank.rank() == std::min(1, rank.world_size() - 1);
     const auto expect = [&](auto& model, Module& net) {
       EXPECT_TRUE(model.gradients_are_finite());

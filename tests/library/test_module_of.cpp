@@ -18,7 +18,9 @@ namespace {
 
 using TwoTensors = std::pair<at::Tensor, at::Tensor>;
 
-// Returns (finish(weight x), weight y), and notes its forward and the gradient of its weight.
+// A module with two inputs and two outputs: it returns (finish(x weight^T), y weight^T). It appends
+// "forward" to `events` when forward() runs, and "weight" when the gradient of its weight is
+// computed.
 struct TwoWay : ModuleOf<TwoTensors(at::Tensor x, at::Tensor y)> {
   explicit TwoWay(Events& all) : events(all) {
     weight = register_parameter("weight", at::full({3, 3}, 0.5));
@@ -76,7 +78,8 @@ struct Same : ModuleOf<std::vector<at::Tensor>(std::vector<at::Tensor> tensors, 
   std::vector<at::Tensor> forward(std::vector<at::Tensor> tensors, int) override { return tensors; }
 };
 
-// Returns the index of the tensor that a forward pre-hook gets, or -1 if it gets an undefined one.
+// Calls a module with `tensors`. Returns the index of the tensor that the forward pre-hook of the
+// module gets; -1 if the hook gets an undefined tensor.
 int shown_among(const std::vector<at::Tensor>& tensors) {
   Same module;
   int shown = -1;

@@ -27,8 +27,8 @@ std::string named(const MixedPrecisionPolicy& policy) {
          dtype_name(policy.reduce_dtype);
 }
 
-// Has a block that is called twice, a block that only some backward passes use, and a block that
-// computes in fp32.
+// A model with a block that is called twice, a block that only some backward passes use, and a
+// block that computes in fp32.
 struct MixedNet : Module {
   at::Tensor forward(at::Tensor x) override {
     x = (*twice)((*twice)(x));

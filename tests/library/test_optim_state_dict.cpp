@@ -68,7 +68,8 @@ ShardedNet sharded_net(TestRank& rank, const Grouped& make, bool reversed, uint6
   return ShardedNet(rank, optimizer, block_net(3, seed));
 }
 
-// Returns the options of each parameter, which do not depend on the order of the groups.
+// Returns, by the name of a parameter, the options of its group in `state`. They do not depend on
+// the order of the groups.
 nlohmann::json options_in(const StateDict& state) {
   const at::Tensor text = state.at("param_groups");
   const auto* begin = text.data_ptr<uint8_t>();
