@@ -62,8 +62,8 @@ TrainConfig config_of(const Setting& setting, const std::string& mode, int world
   return config;
 }
 
-// Trains two steps on this rank. Returns the peaks of the second step that differ from the
-// prediction.
+// Trains two steps on this rank. Returns a text that lists the peaks of the second step that differ
+// from the prediction; empty if none does.
 std::string differences(TestRank& rank, const TrainConfig& config) {
   const std::shared_ptr<const Dataset> dataset = make_pattern_dataset(61, config.training.seed);
   Workload workload = language_modeling(config, dataset);

@@ -36,7 +36,8 @@ MULTI_RANK_TEST(
   }
 }
 
-// Trains two steps. Returns their collectives in the order of issue.
+// Trains two steps. Returns a text with a line for each collective of both steps, in the order of
+// issue.
 std::string calls_of(TestRank& rank, TrainConfig config, int every) {
   const auto strategy =
       make_fsdp_strategy(config, checkpointed(language_models()[1], every), rank.communicator());

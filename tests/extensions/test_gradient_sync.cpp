@@ -25,8 +25,8 @@ at::Tensor loss_in(ToyModel& model, int rank, int pass) {
 }
 
 // Returns the expected gradients by unit and parameter: each rank adds the gradients of its
-// backward passes in the wider dtype, the sums of the ranks are added as a tree, and the total is
-// divided once.
+// backward passes in policy.accumulate_dtype(), the sums of the ranks are added as a tree, and the
+// total is divided once by the number of ranks.
 std::vector<std::vector<at::Tensor>> expected_means(const MixedPrecisionPolicy& policy, int ranks,
                                                     int passes) {
   const auto model = toy_model(3);
@@ -64,8 +64,9 @@ std::vector<std::vector<at::Tensor>> expected_means(const MixedPrecisionPolicy& 
   return means;
 }
 
-MULTI_RANK_TEST(GradientSync,
-                without_gradient_sync_backward_passes_add_gradients_in_accumulate_dtype) {
+MULTI_RANK_TEST(
+    GradientSync,
+    without_gradient_sync_gradients_add_up_in_fp32_if_param_dtype_and_reduce_dtype_differ) {
   std::vector<MixedPrecisionPolicy> policies;
   for (const auto param_dtype : {at::kFloat, at::kBFloat16, at::kHalf})
     for (const auto reduce_dtype : {at::kFloat, at::kBFloat16, at::kHalf})

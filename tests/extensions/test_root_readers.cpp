@@ -104,7 +104,9 @@ constexpr const char* kWhole = "head norm second gain unread first";
 // The hooks of a backward pass in which the root is not reported as unread.
 constexpr const char* kToTheEnd = "head norm second gain first";
 
-TEST_IN_A_PROCESS(RootReader, the_root_is_reported_unread_after_the_backward_of_its_last_reader) {
+TEST_IN_A_PROCESS(
+    RootReader,
+    the_root_unit_is_reported_unread_after_the_backward_of_the_last_module_that_reads_it) {
   const auto model = std::make_shared<PromisingLadder>();
   Backward backward(model);
   for (int step = 0; step < 2; ++step)

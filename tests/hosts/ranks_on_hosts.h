@@ -76,7 +76,8 @@ class MultiHostRun : public testing::Test {
       start_rank(network, rank / (world_size / 2), rank, world_size, world_size, body);
   }
 
-  // Waits for all started ranks. Returns their statuses as waitpid() reports them.
+  // Waits for the parent processes of all started ranks. Returns their statuses as waitpid()
+  // reports them.
   std::vector<int> ended() {
     std::vector<int> statuses;
     for (const pid_t pid : pids_) {

@@ -20,8 +20,9 @@ void end_process(pid_t process) {
 }
 
 // The second loss of a test, in addition to rank 5: host-b, a rank on host-a or host-b, or the
-// process of rank 0 (`caller`). A host or a rank is lost while the process of rank 0 decides which
-// ranks continue, before these ranks connect, or in their first step.
+// process of rank 0 (`caller`). The process of a rank is the parent process that called start() and
+// waits for the rank; that of rank 0 decides which ranks continue. A host or a rank is lost while
+// this process decides, before the ranks that continue connect, or in their first step.
 struct Loss {
   // Runs in the process of the test, after each rank has reported the states that it saved and
   // before the process of rank 0 decides which ranks continue.
@@ -100,8 +101,8 @@ class LostHost : public MultiHostRun {
             end_process(getppid());
           comm->barrier("step").wait();
         }
-        // The process of rank 0 on host-a hosts the store. So the ranks of host-a stay until the
-        // ranks of other hosts have ended.
+        // The process of rank 0, which is on host-a, hosts the store. So the ranks of host-a stay
+        // until the ranks of other hosts have ended.
         if (context.world_size == 2) wait_until(moment_[0], kOthersHaveEnded);
       } catch (const CollectiveError&) {
         if (!handover.steps()) handover.save(step, [](int) {});

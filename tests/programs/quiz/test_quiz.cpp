@@ -33,7 +33,7 @@ nlohmann::json measured(const Question& question) {
   return last;
 }
 
-// FSDP_QUIZ_STUDENTS=20 tests the questions of 20 students.
+// With FSDP_QUIZ_STUDENTS=20 in the environment, this test checks the questions of 20 students.
 TEST(Quiz, the_quiz_accepts_measured_values_and_refuses_four_bytes_more) {
   const char* students = std::getenv("FSDP_QUIZ_STUDENTS");
   for (int student = 0; student < (students ? std::stoi(students) : 1); ++student) {

@@ -225,7 +225,7 @@ TEST(ScaleQuestion, every_student_has_the_four_kinds_of_scale_questions_with_dif
   EXPECT_EQ(settings.size(), 24);
 }
 
-// FSDP_QUIZ_STUDENTS=50 tests the questions of 50 students.
+// With FSDP_QUIZ_STUDENTS=50 in the environment, this test checks the questions of 50 students.
 TEST_IN_A_PROCESS(ScaleQuestion, the_answers_of_plan_are_those_that_a_student_computes_by_hand) {
   counting_allocator::install();
   std::map<std::string, int> fastest;
