@@ -47,8 +47,9 @@ inline void observe_gradients(TestRank& rank, const ToyModel& model) {
   }
 }
 
-// Computes the means over W ranks in one process, and writes them to .grad. Runs a backward pass
-// over the loss of each rank, adds the gradients as a tree, and divides the sum by W.
+// Computes the mean gradients over W ranks in one process, and writes them to .grad of the model's
+// parameters. Runs a backward pass over the loss of each rank, adds the gradients as a tree, and
+// divides the sum by W.
 inline void compute_means(ToyModel& model, int world_size, const Loss& loss) {
   const auto parameters = distinct_parameters(model);
   std::vector<std::vector<at::Tensor>> gradients(parameters.size());  // [parameter][rank]

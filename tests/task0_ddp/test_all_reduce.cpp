@@ -42,7 +42,7 @@ MULTI_RANK_TEST(T0_1_all_reduce, all_reduce_gradients_issues_one_all_reduce_per_
   expect_on_all_ranks(run, "calls", expected);
 }
 
-MULTI_RANK_TEST(T0_1_all_reduce, the_all_reduces_have_as_many_elements_as_the_gradients) {
+MULTI_RANK_TEST(T0_1_all_reduce, the_all_reduces_together_have_as_many_elements_as_the_gradients) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto model = kReplicatedToy();
     kPlainLoss(*model, rank.rank()).backward();

@@ -215,9 +215,9 @@ MULTI_RANK_TEST(T0_3_data_parallel, after_data_parallel_is_destroyed_gradients_a
   expect_as(run, oracle);
 }
 
-// The tests of this suite use a clock that counts time and does not measure it. The backward of a
-// block takes kCompute ns. An all-reduce takes two hops of kHop ns for each other rank. Nothing
-// else takes time.
+// The tests of the suite T0_3_overlap use a clock that counts time and does not measure it. The
+// backward of a block takes kCompute ns. An all-reduce takes two hops of kHop ns for each other
+// rank. Nothing else takes time.
 constexpr int64_t kHop = 1'000;
 constexpr int64_t kCompute = 40'000;
 

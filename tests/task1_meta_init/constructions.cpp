@@ -24,8 +24,9 @@ std::vector<std::pair<std::string, at::Tensor>> named_tensors_of(const nn::Modul
   return tensors;
 }
 
-// Describes a tensor without its values. `first` is the name of the first tensor of the module that
-// has the same storage.
+// Describes a tensor of a module without its values. `first` is the name of the first tensor of the
+// module that has the same storage. `same_variable`: whether the tensor and that first one are one
+// Variable.
 nlohmann::json description(const at::Tensor& tensor, const std::string& first, bool same_variable) {
   return {{"sizes", tensor.sizes().vec()},
           {"strides", tensor.strides().vec()},

@@ -8,13 +8,14 @@ namespace fsdp {
 
 using Construct = std::function<std::shared_ptr<torch::nn::Module>()>;
 
-// The name of a module, and code that constructs the module eagerly (not in a DeferredInit).
+// The name of a module, and a function that constructs and returns the module. A test calls this
+// function outside of a DeferredInit (eagerly) or inside of one.
 struct Construction {
   std::string name;
   Construct construct;
 };
 
-std::vector<Construction> modules_of_torch();  // modules of torch::nn as they are
+std::vector<Construction> modules_of_torch();  // modules of torch::nn, initialized by torch::nn
 // Modules whose tensors nn::init or random operations fill.
 std::vector<Construction> init_functions();
 // A module that calls its batch norm and dropout in its constructor.
@@ -26,7 +27,7 @@ Construction called_submodules();
 Construct transformer_layer(int64_t width);
 at::Tensor run_layer(torch::nn::Module& transformer_layer, const at::Tensor& input);
 
-// Returns the parameters, then the buffers.
+// Returns the parameters of `module`, then its buffers.
 std::vector<at::Tensor> tensors_of(const torch::nn::Module& module);
 
 // The following functions return what a rank observes of tensors: device_name() and device_names()

@@ -14,7 +14,7 @@ namespace nn = torch::nn;
 
 using Body = std::function<void()>;
 
-// One of the two ways to run a constructor on the meta device.
+// One of the two ways to run a constructor on the meta device: DeferredInit or construct_on_meta().
 struct Runner {
   std::string name;
   std::function<void(const Body&)> run;
@@ -25,8 +25,7 @@ std::vector<Runner> runners() {
           {"construct_on_meta", [](const Body& construct) { construct_on_meta(construct); }}};
 }
 
-// The name of an observation: each test observes whether the constructor has run on the meta
-// device.
+// The name of an observation of several tests: whether the constructor has run, on the meta device.
 constexpr const char* kRedirected = "the constructor ran, on the meta device";
 
 struct OwnError : std::runtime_error {

@@ -10,8 +10,8 @@ namespace {
 
 namespace nn = torch::nn;
 
-// Records `construct`, and materializes each tensor separately, the last one first. Draws other
-// random numbers between two tensors.
+// Records `construct`, and materializes each tensor of the module separately, the last one first.
+// Draws other random numbers between two tensors. Returns the materialized module.
 std::shared_ptr<nn::Module> backward_one_by_one(const Construct& construct) {
   std::shared_ptr<nn::Module> module;
   const DeferredInit init([&] { module = construct(); });

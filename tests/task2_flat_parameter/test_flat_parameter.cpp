@@ -17,8 +17,9 @@ struct Numels {
   std::vector<int64_t> offsets;
 };
 
-// Returns the sizes of units that have one or more parameters, and the expected offsets. Some
-// parameters need padding, some are empty, and one has more than 2^31 elements.
+// Returns units of one or more parameters: for each unit, the number of elements of each parameter,
+// and the offsets that flat_layout() must return. Some parameters need padding, some are empty, and
+// one has more than 2^31 elements.
 std::vector<Numels> units() {
   const auto large = test_choice<int64_t>("a large unit", {1000, 999, 4711});
   return {{{1}, {0}},

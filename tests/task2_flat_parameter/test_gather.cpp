@@ -249,8 +249,8 @@ MULTI_RANK_TEST(T2_4_reshard, reshard_waits_for_a_pending_all_gather) {
 }
 
 // Returns the gradients of a loss that uses the weight three times: twice directly, in mm(), and
-// once in linear(), for which autograd saves a view. Calls `between_forward_and_backward` between
-// the two.
+// once in linear(), for which autograd saves a view. Calls `between_forward_and_backward` after
+// forward and before backward.
 std::vector<at::Tensor> gradients_with_reshard_between(
     const std::vector<NamedParameter>& p,
     const std::function<void()>& between_forward_and_backward) {

@@ -24,7 +24,8 @@ RankRun means_times(int factor, const std::string& name, int world_size) {
   });
 }
 
-MULTI_RANK_TEST(T2_5_lasting_gradient, additions_to_a_collected_gradient_are_reduced_once) {
+MULTI_RANK_TEST(T2_5_lasting_gradient,
+                values_added_to_grad_after_mark_gradient_ready_are_reduced_once) {
   const std::string name = "gradient of two passes, of which the second added to .grad";
   const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
     const auto unit = make_unit(rank);
@@ -33,7 +34,8 @@ MULTI_RANK_TEST(T2_5_lasting_gradient, additions_to_a_collected_gradient_are_red
     for (size_t i = 0; i < 3; ++i)
       // In a second backward pass, autograd adds to .grad in the same way, in place.
       unit->parameters()[i].tensor.mutable_grad().add_(value);
-    // Called again, as the gradient hook of task 4 does in a second backward pass.
+    // The test calls mark_gradient_ready() again, as the gradient hook of task 4 does in a second
+    // backward pass.
     unit->mark_gradient_ready(1);
     at::Tensor& gradient = unit->parameters()[2].tensor.mutable_grad();
     gradient = gradient.clone();  // with create_graph, autograd replaces .grad by a new tensor

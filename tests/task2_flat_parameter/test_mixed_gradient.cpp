@@ -193,7 +193,8 @@ MULTI_RANK_TEST(T2_6_mixed_gradient,
   }
 }
 
-// Adds to .grad in place, as autograd does in a second backward pass. In bf16, 256 + 1 + 1 is 256.
+// The test adds to .grad in place, as autograd does in a second backward pass. If the sum were
+// computed in bf16, 256 + 1 + 1 would be 256.
 MULTI_RANK_TEST(T2_6_mixed_gradient, gradients_added_after_widening_add_up_in_the_wider_dtype) {
   const auto sum = [](const MixedPrecisionPolicy& policy) {
     at::Tensor total = at::full({}, 256, policy.accumulate_dtype());

@@ -79,7 +79,8 @@ MULTI_RANK_TEST(T2_6_mixed_precision, the_next_gather_rounds_what_a_step_has_wri
   expect_parameters(run, rounded_values(kShapes, 3), kShapes.size());
 }
 
-// 1 + 2^-7 is the next number after 1 in bf16. A sum in bf16 would always stay 1.
+// The test adds 2^-10 in each step. 1 + 2^-7 is the next number after 1 in bf16, so a sum in bf16
+// would always stay 1.
 MULTI_RANK_TEST(T2_6_mixed_precision, updates_that_are_too_small_for_bf16_add_up_in_the_shard) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto unit = make_mixed_unit(rank, kBf16);

@@ -22,7 +22,7 @@ int64_t bytes_of_flat(const FlatParameter& unit) {
   return unit.layout().padded_numel * int64_t{sizeof(float)};
 }
 
-// Observes how many bytes `bytes` has beyond `allowed`, or 0 if it has no more.
+// Observes, under `name`, by how many bytes `bytes` exceeds `allowed`: 0 if it does not.
 void observe_beyond(TestRank& rank, const std::string& name, int64_t bytes, int64_t allowed) {
   rank.observe(name, std::max<int64_t>(bytes - allowed, 0));
 }

@@ -107,8 +107,8 @@ MULTI_RANK_TEST(T3_1_pre_forward, forward_waits_for_a_units_all_gather_that_was_
   expect_on_all_ranks(run, "output", eager_output());
 }
 
-// Backward, the optimizer and an export also unshard and reshard units. So the forward hook must
-// look at the state of its unit at each call.
+// Backward, the optimizer and an export also unshard and reshard units. So the pre-forward hook
+// must look at the state of its unit at each call.
 MULTI_RANK_TEST(T3_1_pre_forward, each_forward_gathers_exactly_the_units_that_are_sharded) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     ShardedToy sharded(rank);
