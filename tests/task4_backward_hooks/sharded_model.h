@@ -210,7 +210,8 @@ inline void expect_gradients_of_one_process(const RankRun& run, const Loss& loss
   expect_gradients(run, oracle(run.world_size(), loss, make));
 }
 
-// The calls of a forward and of a backward pass in which every unit is used once.
+// The collectives that a forward issues, and those that a backward pass issues, if every unit is
+// used once.
 inline constexpr const char* kForward =
     "all_gather root; all_gather blocks0; all_gather blocks1; all_gather blocks2; ";
 inline constexpr const char* kBackward =

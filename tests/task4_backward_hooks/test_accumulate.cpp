@@ -153,7 +153,7 @@ MULTI_RANK_TEST(T4_5_accumulate, gradient_sync_can_be_switched_on_for_the_last_p
   });
 }
 
-MULTI_RANK_TEST(T4_5_accumulate, without_gradient_sync_a_failed_backward_drops_earlier_sums) {
+MULTI_RANK_TEST(T4_5_accumulate, without_gradient_sync_a_failed_backward_drops_earlier_gradients) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank);
     sharded.hooks->set_requires_gradient_sync(false);

@@ -270,7 +270,8 @@ MULTI_RANK_TEST(T4_2_reduce_scatter, a_reduce_scatter_is_waited_for_when_the_nex
                       "| | blocks2 | ");
 }
 
-MULTI_RANK_TEST(T4_2_reduce_scatter, a_frozen_unit_does_not_end_the_reduction_before_it) {
+MULTI_RANK_TEST(T4_2_reduce_scatter,
+                backward_does_not_wait_for_a_pending_reduction_at_a_frozen_unit) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank, 4, /*frozen_block=*/2);
     const auto seen = look_at_arrivals(sharded, [&] { return sharded.reduced(); });

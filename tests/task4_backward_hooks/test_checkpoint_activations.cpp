@@ -129,7 +129,7 @@ TEST(T4_6_checkpoint_activations, recomputation_in_backward_leaves_the_generator
   expect_on_all_ranks(run, {{"runs of forward()", 2}, {kGenerator, run.at(0, "generator before")}});
 }
 
-// Describes the autocast settings of the CPU.
+// Returns the autocast settings of the CPU as a text.
 std::string autocast_settings() {
   return std::string(at::autocast::is_autocast_enabled(c10::kCPU) ? "on, " : "off, ") +
          c10::toString(at::autocast::get_autocast_dtype(c10::kCPU)) +
@@ -167,7 +167,8 @@ TEST(T4_6_checkpoint_activations, the_recomputation_uses_the_autocast_settings_o
   expect_on_rank(run, 0, "autocast after backward, off", "on, BFloat16, keeps casts");
 }
 
-// Returns a product under autocast with a weight that has changed since the backward pass.
+// Runs forward and backward of a layer under autocast, and then changes the layer's weight. Returns
+// a product with the changed weight, computed under autocast.
 at::Tensor product_after_a_change(bool checkpointed) {
   torch::manual_seed(1);
   const auto block = layer();
@@ -194,8 +195,8 @@ TEST(T4_6_checkpoint_activations, the_recomputation_leaves_no_cached_cast_to_the
   expect_on_rank(run, 0, "checkpointed", run.at(0, "without"));
 }
 
-// Looks up rows: its backward needs only the indices, so FSDP does not gather its unit for
-// backward.
+// A module that looks up rows of a table. Its backward needs only the indices, so FSDP does not
+// gather the module's unit for backward.
 struct RowsBlock : Module {
   at::Tensor forward(at::Tensor ids) override {
     ++runs;

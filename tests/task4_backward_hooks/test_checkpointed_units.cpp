@@ -93,7 +93,8 @@ MULTI_RANK_TEST(T4_6_checkpointed_units, a_unit_around_a_checkpointed_module_com
   }
 }
 
-MULTI_RANK_TEST(T4_6_checkpointed_units, a_unit_inside_a_checkpointed_module_throws) {
+MULTI_RANK_TEST(T4_6_checkpointed_units,
+                calling_a_checkpointed_module_with_a_unit_inside_throws_in_grad_mode) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const Sharded sharded(rank);
     checkpoint_activations(*sharded.model);

@@ -298,7 +298,7 @@ MULTI_RANK_TEST(T4_4_finish, every_training_step_has_the_collectives_of_the_firs
 
 // The passes break off before anything was collected, before anything was reduced, in the middle,
 // and at the end.
-MULTI_RANK_TEST(T4_4_finish, after_an_exception_in_backward_the_next_pass_is_right) {
+MULTI_RANK_TEST(T4_4_finish, after_an_exception_in_backward_the_next_pass_gives_right_gradients) {
   for (const std::string place :
        {"loss", "head", "blocks2.weight", "blocks1.bias", "blocks0.weight", "embedding"}) {
     SCOPED_TRACE("the gradient of " + place + " throws");

@@ -147,7 +147,8 @@ MULTI_RANK_TEST(T4_4_passes_inside, an_implicit_layer_has_the_gradients_of_one_p
   expect_right(world_size(), kImplicitLayer);
 }
 
-MULTI_RANK_TEST(T4_4_passes_inside, a_hook_may_call_autograd_grad_over_the_next_call) {
+MULTI_RANK_TEST(T4_4_passes_inside,
+                a_hook_may_run_autograd_grad_over_the_call_whose_backward_is_next) {
   expect_right(world_size(), kGradientOfTheSameCall);
 }
 

@@ -46,7 +46,7 @@ MULTI_RANK_TEST(T4_4_remaining, a_unit_with_an_input_without_gradient_is_reduced
                             "blocks2; blocks0; blocks1; root; ");
 }
 
-MULTI_RANK_TEST(T4_4_remaining, a_second_backward_after_a_new_forward_has_the_same_calls) {
+MULTI_RANK_TEST(T4_4_remaining, a_second_backward_after_a_new_forward_issues_the_same_collectives) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Sharded sharded(rank);
     int ends = 0;

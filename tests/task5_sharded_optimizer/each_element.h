@@ -6,8 +6,9 @@
 
 namespace fsdp {
 
-// Returns what locate() must find, as one item for each element. If an element is missing or is
-// there twice, throws std::invalid_argument, whose text is the number of the element.
+// Returns the ReadItems that locate() must find for `range`, but with one item for each element. If
+// an element of `range` is in no saved range or in more than one, throws std::invalid_argument,
+// whose text is the number of the element.
 inline std::vector<ReadItem> each_element(const ElementRange& range,
                                           const std::vector<ElementRange>& saved) {
   std::vector<ReadItem> items;

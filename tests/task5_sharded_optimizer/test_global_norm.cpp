@@ -177,7 +177,8 @@ MULTI_RANK_TEST(T5_3_global_norm, clipping_changes_no_gradient_if_the_norm_is_be
 // enough.
 constexpr int64_t kSamples = 16;
 
-MULTI_RANK_TEST(T5_3_global_norm, the_global_norm_has_equal_bits_for_any_ranks_and_units) {
+MULTI_RANK_TEST(T5_3_global_norm,
+                the_global_norm_has_equal_bits_for_other_numbers_of_ranks_and_orders_of_units) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto units = make_units(rank, make_parameters());
     const std::vector<std::shared_ptr<FlatParameter>> reversed(units.rbegin(), units.rend());

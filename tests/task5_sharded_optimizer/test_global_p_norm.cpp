@@ -64,7 +64,8 @@ MULTI_RANK_TEST(T5_4_p_norm, the_global_p_norm_is_that_of_torch) {
   }
 }
 
-MULTI_RANK_TEST(T5_4_p_norm, the_global_p_norm_has_equal_bits_for_any_ranks_and_units) {
+MULTI_RANK_TEST(T5_4_p_norm,
+                the_global_p_norm_has_equal_bits_for_other_numbers_of_ranks_and_orders_of_units) {
   constexpr int64_t kSamples = 8;
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     TrainedUnits model(rank);

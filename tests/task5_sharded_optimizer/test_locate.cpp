@@ -190,7 +190,7 @@ Ranges saved_by(int world_size) {
   return ranges;
 }
 
-TEST(T5_6_locate, locate_finds_the_ranges_that_any_other_number_of_ranks_saved) {
+TEST(T5_6_locate, locate_finds_the_ranges_that_another_number_of_ranks_saved) {
   std::vector<Case> cases;
   for (int saving = 1; saving <= 8; ++saving)
     for (int loading = 1; loading <= 8; ++loading)

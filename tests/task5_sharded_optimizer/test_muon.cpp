@@ -255,7 +255,8 @@ MULTI_RANK_TEST(T5_7_muon, a_muon_step_gathers_and_returns_the_units_of_each_rou
   expect_on_all_ranks(run, "calls with another number of elements than their unit", "");
 }
 
-// An iteration of orthogonalize() calls addmm() twice.
+// orthogonalize() calls addmm() equally often for every matrix. So the calls of addmm() in a step,
+// divided by those for one matrix, are the number of matrices that the rank orthogonalizes.
 MULTI_RANK_TEST(T5_7_muon, only_the_rank_that_owns_a_matrix_orthogonalizes_it) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Model model(rank.communicator());

@@ -40,7 +40,7 @@ struct ExpectedState {
 };
 
 MULTI_RANK_TEST(T5_1_state,
-                the_state_has_two_moments_of_each_owned_element_and_a_count_of_each_piece) {
+                the_state_has_two_moments_of_each_owned_element_and_a_step_count_of_each_piece) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto units = make_units(rank, make_parameters());
     const auto optimizer = make_sharded_optimizer(units, {{"", adamw()}}, rank.communicator());

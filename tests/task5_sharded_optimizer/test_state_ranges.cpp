@@ -26,8 +26,8 @@ std::string named(const StateRange& range) {
   return text.str();
 }
 
-// Returns the ranges that a rank should have: a unit has W equal shards, and every parameter begins
-// at a multiple of 16 elements.
+// Returns the ranges that state() should return on a rank, as a text of named(). A unit has W equal
+// shards, and every parameter begins at a multiple of 16 elements.
 std::string expected_ranges(int rank, int world_size) {
   std::string ranges;
   for (const std::string& unit : kUnits) {
@@ -77,7 +77,7 @@ size_t index_of(const std::string& parameter) {
 }
 
 MULTI_RANK_TEST(T5_5_state,
-                there_is_a_range_for_each_parameter_of_which_this_rank_owns_an_element) {
+                state_has_a_range_for_each_parameter_of_which_this_rank_owns_an_element) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     TrainedUnits model(rank);
     observe_ranges(rank, model);

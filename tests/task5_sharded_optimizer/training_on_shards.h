@@ -16,7 +16,7 @@ namespace fsdp {
 struct Training {
   std::vector<ParameterGroup> groups;
   double max_norm{};     // 0: gradients are not clipped
-  std::string prefix{};  // with which the names of the observations begin
+  std::string prefix{};  // beginning of the names of the observations
   int steps{8};
   double norm_type{2};
   // The parameters are compared from this step on. In earlier steps, a wrong option of a group may

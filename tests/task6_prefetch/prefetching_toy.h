@@ -24,7 +24,8 @@ struct PrefetchingToy : Sharded {
     prefetcher->add_root(*model);
   }
 
-  // Runs one forward and one backward. Returns their calls in the order of issue.
+  // Runs one forward and one backward. Returns the collectives that each of the two issued, in the
+  // order of issue: the text of forward, then the text of backward.
   std::pair<std::string, std::string> step(TestRank& rank) {
     rank.communicator()->take_log();
     live_bytes::enter(Phase::forward);

@@ -246,7 +246,7 @@ void forward_that_throws(TestRank& rank, const PrefetchingToy& toy, const std::v
   last.fails = false;
 }
 
-MULTI_RANK_TEST(T6_3_backward, backward_expects_no_call_of_a_forward_that_threw) {
+MULTI_RANK_TEST(T6_3_backward, backward_prefetches_no_unit_of_a_forward_that_threw) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     PrefetchingToy toy(rank, 3);
     forward_that_throws(rank, toy, {0, 1, 2});
@@ -260,7 +260,7 @@ MULTI_RANK_TEST(T6_3_backward, backward_expects_no_call_of_a_forward_that_threw)
 }
 
 MULTI_RANK_TEST(T6_3_backward,
-                backward_still_expects_the_calls_of_the_forward_before_one_that_threw) {
+                backward_still_prefetches_the_units_of_the_forward_before_one_that_threw) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     PrefetchingToy toy(rank, 2);
     toy.model->order = {0, 1};
@@ -277,7 +277,7 @@ MULTI_RANK_TEST(T6_3_backward,
 // When this forward begins, the prefetcher still expects the calls that the failed backward did not
 // reach. Then the forward throws too.
 MULTI_RANK_TEST(T6_3_backward,
-                backward_expects_no_call_of_a_forward_that_threw_after_a_failed_backward) {
+                backward_prefetches_no_unit_of_a_forward_that_threw_after_a_failed_backward) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     PrefetchingToy toy(rank, 3);
     break_off_at("blocks3.bias", toy, rank);
@@ -293,7 +293,7 @@ MULTI_RANK_TEST(T6_3_backward,
 }
 
 MULTI_RANK_TEST(T6_3_backward,
-                calls_of_a_forward_without_backward_are_expected_until_the_next_backward_ends) {
+                units_of_a_forward_without_backward_are_not_prefetched_after_the_next_backward) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     PrefetchingToy toy(rank, 3);
     toy.model->order = {0, 1};

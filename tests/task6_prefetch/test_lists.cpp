@@ -10,7 +10,8 @@ MULTI_RANK_TEST(T6_6_prefetch_lists,
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     PrefetchingToy toy(rank, 2);
     const auto& blocks = toy.model->blocks;
-    // The list with blocks[1] replaces the one with blocks[3].
+    // A module has only one list for each direction. So the lists of the second round, with
+    // blocks[1], replace the lists of the first round, with blocks[3].
     for (const auto& last : {blocks[3], blocks[1]}) {
       toy.prefetcher->set_modules_to_forward_prefetch(*blocks[0], {blocks[2].get(), last.get()});
       toy.prefetcher->set_modules_to_backward_prefetch(*blocks[3], {last.get()});

@@ -92,7 +92,7 @@ constexpr size_t kBackward = 1 + kLayers;  // index of the first place of backwa
 
 MULTI_RANK_SUITE_ON(T6_5_overlap, 2, 3, 4);  // a single rank never waits
 
-MULTI_RANK_TEST(T6_5_overlap, the_first_all_gather_overlaps_with_what_the_root_computes) {
+MULTI_RANK_TEST(T6_5_overlap, the_first_blocks_all_gather_overlaps_with_what_the_root_computes) {
   const RankRun run = timed_step(world_size(), 2, {20'000, 40'000, 30'000});
   // Only the root's own all-gather has no computation to hide behind.
   expect_waits(run, {{"before the forward of root", 1}}, 0, kBackward);

@@ -11,8 +11,8 @@ namespace {
 
 MULTI_RANK_SUITE_ON(T7_7_hybrid, 2, 4, 6);
 
-// Returns a configuration for each size of a replica that divides the number of ranks and is
-// smaller than it.
+// Returns a configuration for each number of ranks per replica that divides the number of all ranks
+// and is smaller than it.
 std::vector<TrainConfig> hybrid_configs(int world_size) {
   std::vector<TrainConfig> configs;
   for (int shards = 1; shards < world_size; ++shards) {

@@ -86,7 +86,7 @@ TEST(T7_9_keep_fp32, the_layout_marks_the_roots_unit_and_its_fp32_unit_as_root) 
 
 MULTI_RANK_SUITE(T7_9_keep_fp32_ranks);
 
-// The collectives of a step include one more all-gather and one more reduce-scatter.
+// The collectives of a step include one all-gather and one reduce-scatter of the fp32 unit.
 MULTI_RANK_TEST(T7_9_keep_fp32_ranks,
                 the_fp32_unit_is_unsharded_from_forward_to_the_end_of_backward) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
@@ -122,7 +122,8 @@ MULTI_RANK_TEST(T7_9_keep_fp32_ranks,
                       "reduce_scatter blocks0; reduce_scatter root.fp32; reduce_scatter root; ");
 }
 
-// Returns the parameters after three steps, on rank 0.
+// Trains three steps with SGD. Returns the trained parameters on rank 0, and no parameters on the
+// other ranks.
 std::vector<at::Tensor> trained(TestRank& rank, const ParameterFilter& keep) {
   ToyModel model(2);
   FullyShardOptions options;

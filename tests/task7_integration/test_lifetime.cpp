@@ -10,8 +10,8 @@
 
 namespace {
 
-// While this is true, `delete` fills a block with kFreed and never frees it. So whatever reads a
-// deleted object finds kFreed, and not the old values or those of another object.
+// While this is true, `delete` fills the deleted memory with kFreed and never frees it. So code
+// that reads a deleted object finds kFreed, and not the old values or those of another object.
 bool keeps_deleted_blocks = false;
 constexpr unsigned char kFreed = 0xdb;  // no page has the address 0xdbdbdbdbdbdbdbdb
 

@@ -80,8 +80,9 @@ void watch_two_steps(TestRank& rank, int limit) {
   }
 }
 
-// Returns for example "0: 0 1 | 1: 1 2 | 2: 2 3 | 3: 3 | ": `count` blocks from each block on,
-// upwards or, if `backward`, downwards.
+// Returns for example "0: 0 1 | 1: 1 2 | 2: 2 3 | 3: 3 | " if `count` is 2: for each block, the
+// block and the next count - 1 blocks. If `backward`, returns "3: 2 3 | 2: 1 2 | 1: 0 1 | 0: 0 | ":
+// for each block, from the last one on, the previous count - 1 blocks and the block.
 std::string windows(int count, bool backward) {
   std::string text;
   for (int step = 0; step < 4; ++step) {

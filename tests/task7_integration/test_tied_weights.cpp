@@ -16,7 +16,7 @@ TEST(T7_2_tied_weights, tied_weights_belong_to_the_unit_around_all_their_uses) {
             "root: one.weight; one: one.bias one.spare; two: two.bias two.spare; ");
 }
 
-TEST(T7_2_tied_weights, the_nearest_unit_around_all_uses_need_not_be_the_root) {
+TEST(T7_2_tied_weights, tied_weights_belong_to_the_nearest_common_unit_even_below_the_root) {
   EXPECT_EQ(plan_text([] {
               const auto pair = std::make_shared<PairBlock>(kTied);
               Row model({pair, std::make_shared<ToyBlock>(4, 3)});
