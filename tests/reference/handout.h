@@ -28,7 +28,8 @@ inline Values observed_on(int world_size, const RankBody& body, const char* file
   return observed_by(run_ranks(world_size, body, {}, file, line));
 }
 
-// Returns the handout of a task with each sequence of white space as one blank.
+// Returns the text of the handout (README.md) of a task, in which each sequence of white space is
+// one blank.
 inline std::string handout(int task) {
   const auto tasks = std::filesystem::path(__FILE__).parent_path() / "../../tasks";
   std::string text;

@@ -16,8 +16,9 @@ class SameBits {
     EXPECT_EQ(expected_["live_bytes_mismatches"], 0);
   }
 
-  // Fails unless the run ends with the bits of the single process, and needs and exchanges the
-  // predicted bytes.
+  // Trains with `config`. Fails unless this run ends with the same parameters and optimizer state,
+  // bit by bit, as the run in a single process, and unless it needs the predicted bytes of memory
+  // and exchanges the predicted bytes. Failures show `what`.
   void expect_of(const TrainConfig& config, const std::string& what) const {
     SCOPED_TRACE(what);
     const auto run = train(config, folder_);

@@ -114,7 +114,7 @@ TEST(Diff, diff_shows_a_differing_event_with_its_values_ranks_and_calls) {
       << lines[7];
 }
 
-TEST(Diff, diff_refuses_foreign_files_and_runs_with_other_settings) {
+TEST(Diff, diff_refuses_invalid_or_missing_hash_files_and_runs_with_different_settings) {
   const TemporaryFolder folder;
   EXPECT_THROW(read_hashes(folder.path()), std::runtime_error);
   EXPECT_THROW(read_hashes(folder.write("file", "[1]\n")), std::runtime_error);

@@ -21,7 +21,7 @@ TrainConfig evaluated_config(const Arranged& how, int64_t steps, int64_t eval_ev
 
 struct EvaluatedRun {
   std::vector<nlohmann::json> log;
-  nlohmann::json last;  // line of the JSON file
+  nlohmann::json last;  // last line of the run's JSON file
 };
 
 EvaluatedRun run_of(TrainConfig config, const TemporaryFolder& folder) {
@@ -55,8 +55,9 @@ TEST(EvaluationBeforeTraining, the_first_log_line_has_the_held_out_loss_before_t
   }
 }
 
-// The evaluation shows the order of the units, so that the first forward prefetches.
-TEST(EvaluationBeforeTraining, after_an_evaluation_the_bytes_of_a_single_step_are_as_predicted) {
+// The evaluation before the first step runs all units. So the prefetcher knows their order, and the
+// forward of the first step prefetches already.
+TEST(EvaluationBeforeTraining, after_an_evaluation_the_live_bytes_of_one_step_are_as_predicted) {
   for (const Arranged& how : std::vector<Arranged>{{"ddp", 4}, {"fsdp", 4}, {"fsdp", 4, 2}}) {
     SCOPED_TRACE(named(how));
     const TemporaryFolder folder;

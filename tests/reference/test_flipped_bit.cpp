@@ -28,7 +28,7 @@ struct Flip {
   // select the element whose bit flips.
   int64_t parameter, element;
   int bit;
-  // Path of a file into which the rank writes the names of the parameter and its unit.
+  // Path of a file into which the rank of the flip writes the names of the parameter and its unit.
   std::string note;
 
   void operator()(const at::Tensor& tensor, int64_t numel) const {
@@ -41,7 +41,7 @@ struct Flip {
 // Flips the bit in the first all-gather of `unit` that this rank receives while the object lives.
 class WrongMessage final : public CallObserver {
  public:
-  // `numel`: the elements of the unit without padding.
+  // `numel`: number of elements of the unit's parameters, without padding.
   WrongMessage(const Flip& flip, std::string unit, int64_t numel)
       : flip_(flip), unit_(std::move(unit)), numel_(numel) {}
   void issued(const Call& call, const at::Tensor& output) override {
@@ -261,13 +261,13 @@ std::vector<std::string> places_of(const RandomRun& run, const std::string& para
   return {};
 }
 
-TEST(FlippedBit, an_audit_in_one_process_names_step_microbatch_and_unit_of_a_flipped_bit) {
+TEST(FlippedBit, an_audit_in_one_process_names_the_first_value_that_a_flipped_bit_made_wrong) {
   const TemporaryFolder folder;
   TrainConfig single = config_of_run({"single", 8});
   single.reports.hashes = folder.path() + "/hashes";
   trained(single, folder);
   const RunHashes made = read_hashes(single.reports.hashes);
-  // Number of runs, if more than 10 are wanted.
+  // The environment variable FSDP_FLIPPED_BITS sets the number of runs, which is 10 by default.
   const char* asked = std::getenv("FSDP_FLIPPED_BITS");
   const int64_t runs = asked == nullptr ? 10 : std::strtoll(asked, nullptr, 10);
   std::mt19937_64 random(7);

@@ -39,7 +39,7 @@ std::optional<BucketFlip> bucket_flip_of_run;
 class FlippingReduction final : public BucketReduction {
  public:
   // `place`: where the flipped gradient lies in the buckets. `call`: the number of the backward
-  // pass in which the bit flips.
+  // pass in which the bit flips, counted from 0 over all steps of this rank.
   FlippingReduction(std::unique_ptr<BucketReduction> reduction, GradientBuckets::Place place,
                     int64_t call)
       : reduction_(std::move(reduction)), place_(place), call_(call) {}
@@ -139,7 +139,7 @@ TEST(FlippedBitOfDdp, an_audit_in_one_process_names_the_gradient_or_replica_with
   trained(single, folder);
   const RunHashes made = read_hashes(single.reports.hashes);
   const std::vector<ModelParameter> parameters = parameters_in(made);
-  // Number of runs, if more than the usual number are wanted.
+  // The environment variable FSDP_FLIPPED_BITS sets the number of runs, which is 6 by default.
   const char* asked = std::getenv("FSDP_FLIPPED_BITS");
   const int64_t runs = asked == nullptr ? 6 : std::strtoll(asked, nullptr, 10);
   std::mt19937_64 random(11);

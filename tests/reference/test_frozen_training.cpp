@@ -44,7 +44,7 @@ TEST(FrozenTraining, the_option_freeze_is_refused_if_it_freezes_nothing_or_every
   });
 }
 
-TEST(FrozenTraining, a_run_first_prints_how_many_parameters_are_trained) {
+TEST(FrozenTraining, a_run_prints_how_many_parameters_are_trained) {
   const auto head_of = [](const TrainConfig& config) {
     testing::internal::CaptureStdout();
     EXPECT_EQ(run_training(config, {make_fsdp_strategy, shard_layout, checkpoint_blocks,

@@ -20,8 +20,9 @@ int64_t bytes_of(const nn::Module& module) {
   return bytes;
 }
 
-// Records a construction. Returns the bytes that the record keeps, the peak of live bytes during
-// the construction, the bytes of the parameters, and the recorded operations.
+// Records a construction. Returns four values: the bytes that the record keeps, the peak of live
+// bytes during the construction, the bytes of the parameters, and a text that lists the recorded
+// operations.
 Values recorded(const std::function<std::shared_ptr<nn::Module>()>& construct) {
   return observed_on(1, [&](TestRank& rank) {
     const int64_t before = live_bytes::now().total;

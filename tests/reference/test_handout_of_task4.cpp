@@ -36,7 +36,8 @@ struct Signals {
   std::map<std::string, int> counts;  // name of a parameter -> number of calls of its hook
 };
 
-// Returns the signals of the middle block, or of the root, in a backward pass of this loss.
+// Returns what Signals counts for the middle block (for the root if `of_root`) in a backward pass
+// of this loss.
 Values signals(const std::function<at::Tensor(ToyModel&)>& loss, bool of_root = false) {
   return observed_on(1, [&](TestRank& rank) {
     ToyModel model(3);

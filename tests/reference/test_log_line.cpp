@@ -30,7 +30,7 @@ void expect_fields(const Json& line, const Json& last, bool evaluated) {
   EXPECT_EQ(live.at("shards").at("peak"), last["live_bytes"]["optimizer"]["shards"]["measured"]);
 }
 
-TEST(LogLine, each_step_of_each_mode_writes_a_log_line_with_every_field) {
+TEST(LogLine, in_every_mode_each_step_writes_a_log_line_with_times_losses_and_bytes) {
   for (const std::string mode : {"single", "ddp", "fsdp"}) {
     for (const int world : {1, 2, 3, 4}) {
       SCOPED_TRACE(mode + " on " + std::to_string(world));

@@ -7,7 +7,8 @@
 namespace fsdp {
 namespace {
 
-// Calls that the contracts of the tasks do not allow, and for which the reference solution throws.
+// Tests of calls that the contracts of the tasks do not allow, and for which the reference solution
+// throws.
 MULTI_RANK_SUITE(Misuse);
 
 MULTI_RANK_TEST(Misuse,

@@ -12,7 +12,7 @@ TrainConfig with_muon(const Arranged& how, int64_t steps = 3) {
   return config;
 }
 
-TEST(MuonTraining, muon_ends_with_the_same_bits_and_the_predicted_bytes_for_every_mode) {
+TEST(MuonTraining, a_run_with_muon_gives_equal_bits_and_uses_the_predicted_bytes_in_every_mode) {
   const SameBits same_bits(with_muon({"single", 1}));
   for (const Arranged& how : std::vector<Arranged>{{"ddp", 2},
                                                    {"fsdp", 1},

@@ -39,7 +39,7 @@ RunHashes computed(const Recomputation& piece, const std::string& checkpoint = "
   return read_hashes(config.reports.hashes);
 }
 
-TEST(Receipt, runs_of_every_mode_and_number_of_ranks_have_one_receipt_root) {
+TEST(Receipt, receipts_of_every_mode_and_number_of_ranks_have_the_same_root) {
   const std::string root = receipt_of(with_receipt({"single", 1}, 8)).root();
   const std::vector<Arranged> all{{"single", 4}, {"ddp", 2},  {"ddp", 4},
                                   {"fsdp", 1},   {"fsdp", 2}, {"fsdp", 4, 2}};
@@ -104,7 +104,7 @@ TEST(Receipt, an_audit_finds_a_receipts_event_that_is_missing_added_or_changed) 
   EXPECT_THROW(compare_with(wrong, piece, made), std::invalid_argument);
 }
 
-TEST(Receipt, an_audits_random_events_are_all_covered_by_recomputations_from_known_states) {
+TEST(Receipt, each_event_that_an_audit_draws_is_in_a_recomputation_from_a_known_state) {
   const Receipt receipt = receipt_of(with_receipt({"fsdp", 2}, 8));
   const size_t all = receipt.leaves.size();
   EXPECT_EQ(draw(receipt, all + 5, 1, {0}).events.size(), all);
@@ -122,7 +122,7 @@ TEST(Receipt, an_audits_random_events_are_all_covered_by_recomputations_from_kno
   EXPECT_THROW(draw(receipt, 1, 1, {}), std::invalid_argument);
 }
 
-TEST(Receipt, an_audit_draws_microbatches_only_of_steps_whose_first_state_is_known) {
+TEST(Receipt, an_audit_draws_microbatches_only_of_steps_that_begin_with_a_known_state) {
   const Receipt receipt = receipt_of(with_receipt({"fsdp", 2}, 8));
   const auto parts = receipt.settings.at("parts").get<size_t>();
   for (const std::set<int64_t>& known : {std::set<int64_t>{0}, {0, 2}}) {

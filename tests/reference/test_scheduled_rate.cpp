@@ -7,7 +7,7 @@
 namespace fsdp {
 namespace {
 
-TEST(ScheduledRate, the_first_step_of_a_warmup_equals_a_step_with_that_constant_rate) {
+TEST(ScheduledRate, the_first_step_of_a_warmup_equals_a_step_with_the_same_constant_learning_rate) {
   const TemporaryFolder folder;
   for (const Arranged& how : {Arranged{"fsdp", 2}, Arranged{"ddp", 2}, Arranged{"single", 2}}) {
     SCOPED_TRACE(named(how));

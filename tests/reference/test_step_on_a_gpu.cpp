@@ -16,7 +16,7 @@
 
 #include <task7_integration/tiny_training.h>
 
-// Counts, without a GPU, what the CPU issues to a GPU in a step. NCCL is replaced by a process
+// Tests of what the CPU issues to a GPU in a step, without a GPU. NCCL is replaced by a process
 // group that notes its calls, and the tensors are on the CPU.
 namespace fsdp {
 namespace {
@@ -36,7 +36,7 @@ std::shared_ptr<Transport> make_noted_transport(const RankContext& /*context*/,
       {"nccl", c10::make_intrusive<ProcessGroupOfOne>(notes), c10::kCPU}, std::move(ledger));
 }
 
-// Returns the strategy of the only rank of a new process group.
+// Makes a process group of one rank. Returns the FSDP strategy of this rank.
 std::unique_ptr<Strategy> strategy_of(const TrainConfig& config) {
   cuda_backend = {1, make_noted_transport, nullptr, c10::kCPU};
   CommunicatorOptions options;
@@ -85,9 +85,9 @@ TEST_IN_A_PROCESS(StepOnAGpu,
   for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
     const auto strategy = strategy_of(config_in(dtype));
     train(*strategy, 0);
-    // Copies the parameters' gradients into the flat gradient of each unit.
+    // _foreach_copy_ copies the parameters' gradients into the flat gradient, once for each unit.
     Counts expected{{"_foreach_copy_", kUnits},
-                    // Zeros the padding of the flat gradient of each unit.
+                    // _foreach_zero_ zeros the padding of the flat gradient, once for each unit.
                     {"_foreach_zero_", kUnits},
                     {"_foreach_add_", 1},  // increments the step count of AdamW
                     {"_fused_adamw_", 1},
@@ -140,7 +140,7 @@ TEST_IN_A_PROCESS(StepOnAGpu,
   c10::SetAllocator(c10::kCPU, &allocator, /*priority=*/255);
   for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
     const auto strategy = strategy_of(config_in(dtype));
-    train(*strategy, 0);  // records the order of the units and makes the optimizer's state
+    train(*strategy, 0);  // the first step records the order of units and makes optimizer state
     allocator.sizes.clear();
     train(*strategy, 1);
     const auto first = std::exchange(allocator.sizes, {});

@@ -78,7 +78,7 @@ std::unique_ptr<Strategy> make_wrong_on_rank_1(const TrainConfig& config, Worklo
   return make_fsdp_strategy(config, std::move(workload), comm);
 }
 
-TEST(Watch, a_correct_run_that_is_watched_ends_with_equal_events_in_every_mode) {
+TEST(Watch, in_every_mode_the_watch_of_a_correct_run_finds_only_equal_events) {
   for (const auto& [mode, world] : {std::pair("single", 1), {"ddp", 2}, {"fsdp", 4}}) {
     SCOPED_TRACE(mode);
     const TemporaryFolder folder;

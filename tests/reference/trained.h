@@ -14,7 +14,7 @@
 
 #include <common/temporary_folder.h>
 
-// Trains gpt2-tiny in a given mode.
+// Functions that train gpt2-tiny in a given mode.
 namespace fsdp {
 
 struct Arranged {
@@ -54,7 +54,7 @@ inline std::vector<nlohmann::json> lines_of(const std::string& path) {
   return lines;
 }
 
-// Trains, and returns the lines of the JSON file.
+// Trains, and returns the parsed lines of the run's JSON file.
 inline std::vector<nlohmann::json> trained(TrainConfig config, const TemporaryFolder& folder,
                                            const FsdpImplementation& fsdp = {
                                                make_fsdp_strategy, shard_layout, checkpoint_blocks,
@@ -68,7 +68,7 @@ inline std::vector<nlohmann::json> trained(TrainConfig config, const TemporaryFo
   return lines_of(config.reports.json);
 }
 
-// Trains, and returns the last line of the JSON file.
+// Trains, and returns the parsed last line of the run's JSON file.
 inline nlohmann::json train(const TrainConfig& config, const TemporaryFolder& folder) {
   return trained(config, folder).back();
 }
