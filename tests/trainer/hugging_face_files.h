@@ -11,7 +11,8 @@
 #include <string>
 #include <vector>
 
-// Files of tiny models in the format of Hugging Face's transformers. A test can change them.
+// Files of tiny models in the format of Hugging Face's transformers, in memory. A test can change
+// them before HuggingFaceFiles::write() writes them.
 namespace fsdp {
 
 struct HuggingFaceFiles {

@@ -12,8 +12,8 @@ namespace fsdp {
 
 using Arguments = std::vector<std::string>;
 
-// Returns the config that `./fsdp train` parses from these arguments, in a stack that accepts every
-// --wrap.
+// Returns the config that `./fsdp train` parses from these arguments. Every value of --wrap is
+// accepted.
 inline TrainConfig parsed(const Arguments& arguments) {
   return parse_train_options(arguments, [](const auto&) {});
 }

@@ -37,7 +37,7 @@ inline ModelState cut_state(int rank, int world_size, bool zero = false) {
   return state;
 }
 
-// Returns the undivided state, which each rank holds if all ranks hold copies.
+// Returns the undivided ModelState, which each rank holds if all ranks hold copies.
 inline ModelState whole_state(bool zero = false) {
   return cut_state(0, 1, zero);
 }

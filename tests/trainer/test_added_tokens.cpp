@@ -27,7 +27,7 @@ TEST(AddedTokens, a_text_is_split_at_added_tokens_that_include_the_spaces_beside
   EXPECT_EQ(parts_of(""), Parts());
 }
 
-TEST(AddedTokens, spaces_between_two_added_tokens_belong_to_the_first_one_only) {
+TEST(AddedTokens, an_added_token_with_rstrip_takes_the_spaces_before_the_next_added_token) {
   EXPECT_EQ(parts_of("<r>  <l>"), Parts({{"<r>  ", 2}, {"<l>", 1}}));
   EXPECT_EQ(parts_of("<r>  <r>"), Parts({{"<r>  ", 2}, {"<r>", 2}}));
 }

@@ -8,7 +8,8 @@
 namespace fsdp {
 namespace {
 
-// Returns the command for the first step of a run with these options.
+// Returns the words of the command with which an audit recomputes the first step of a run.
+// `options`: the options in the receipt. `own`: the auditor's own options.
 std::vector<std::string> command_for(const std::string& options,
                                      const std::vector<std::string>& own = {}) {
   Receipt receipt;

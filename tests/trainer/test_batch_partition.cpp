@@ -144,7 +144,7 @@ TEST_IN_A_PROCESS(TreeSum,
 // added to the running sum takes no memory.
 TEST_IN_A_PROCESS(TreeSum,
                   a_running_sum_is_pushed_only_if_the_next_microbatch_starts_a_new_partial_sum) {
-  const std::vector<int> most{1, 1, 1, 2, 2, 2, 2, 3};  // for 1 to 8 accumulation steps of one rank
+  const std::vector<int> most{1, 1, 1, 2, 2, 2, 2, 3};  // Sum::most for 1 to 8 accumulation steps
   for (int accumulation_steps = 1; accumulation_steps <= 8; ++accumulation_steps)
     EXPECT_EQ(sum_one_after_another({.accumulation_steps = accumulation_steps}, false).most,
               most[static_cast<size_t>(accumulation_steps) - 1])

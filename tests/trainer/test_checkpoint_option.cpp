@@ -240,8 +240,8 @@ TEST(CheckpointOption, an_unwritable_checkpoint_dir_is_refused_before_training) 
       << "the check must remove the folder that it made";
 }
 
-// With --lr-decay, the rate of each step depends on --steps.
-TEST(CheckpointOption, resume_with_other_steps_and_lr_decay_prints_that_rates_differ) {
+// With --lr-decay, the learning rate of each step depends on --steps.
+TEST(CheckpointOption, resume_with_other_steps_and_lr_decay_prints_that_learning_rates_differ) {
   const TemporaryFolder folder;
   const Arguments run{"--lr", "1", "--lr-decay", "linear", "--steps"};
   const auto with = [&](const std::string& steps) {
@@ -266,7 +266,7 @@ TEST(CheckpointOption, resume_with_other_steps_and_lr_decay_prints_that_rates_di
 }
 
 TEST(CheckpointOption,
-     resume_with_other_steps_prints_nothing_if_the_rate_does_not_depend_on_steps) {
+     resume_with_other_steps_prints_nothing_if_no_learning_rate_depends_on_steps) {
   const TemporaryFolder folder;
   const std::string path = saved(folder, {"--warmup", "2", "--steps", "5"});
   testing::internal::CaptureStderr();

@@ -4,7 +4,7 @@
 namespace fsdp {
 namespace {
 
-TEST(InjectedFault, a_run_reports_that_it_did_not_reach_the_call_of_the_option_fault) {
+TEST(InjectedFault, a_run_reports_that_it_ended_before_the_call_at_which_the_option_fault_acts) {
   TrainConfig config = small_run();
   config.ranks.comm.fault = Fault{Fault::Kind::kill, 1, 99'999};
   const Outcome run = train(with<UntrainedStrategy>(), config);

@@ -57,7 +57,7 @@ TEST(LostHostOption, the_options_that_the_error_of_on_lost_host_advises_are_acce
 }
 
 // docs/cluster.md has these machines and numbers of microbatches in a table.
-TEST(LostHostOption, a_run_with_the_documented_microbatches_can_continue_without_a_host) {
+TEST(LostHostOption, a_run_with_the_documented_microbatches_can_continue_after_it_lost_a_host) {
   for (const auto& [machine, parts] : std::vector<std::pair<Machine, int>>{
            {{2, 2}, 8}, {{3, 2}, 12}, {{2, 4}, 16}, {{4, 2}, 16}}) {
     const SetVariables set(variables_of(machine));

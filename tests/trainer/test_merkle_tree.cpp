@@ -9,7 +9,7 @@ namespace {
 
 // The leaves and roots are those that the reference implementation of Certificate Transparency
 // tests.
-TEST(MerkleTree, merkle_root_equals_the_published_examples_of_rfc_6962) {
+TEST(MerkleTree, merkle_root_equals_the_examples_of_the_reference_implementation_of_rfc_6962) {
   using namespace std::string_literals;
   const std::vector<std::string> leaves{
       "",

@@ -58,7 +58,7 @@ MULTI_RANK_TEST(ModelCheckpoint, a_checkpoint_loads_on_any_number_of_ranks) {
   }
 }
 
-// If a rank needs only whole saved ranges, load_checkpoint() does not call locate(). So a stack
+// If a rank needs only whole saved ranges, load_checkpoint() does not call locate(). So a student
 // whose locate() is not written yet can load what the same number of ranks or one process has
 // saved.
 MULTI_RANK_TEST(ModelCheckpoint, loading_on_as_many_ranks_as_have_saved_does_not_call_locate) {

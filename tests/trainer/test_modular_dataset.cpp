@@ -11,7 +11,7 @@ namespace {
 
 using Pairs = std::set<std::pair<int64_t, int64_t>>;
 
-// Returns the pairs (a, b) of the rows.
+// Returns the set of the pairs (a, b) with which the rows of the batch begin.
 Pairs pairs_of(const Batch& batch) {
   Pairs pairs;
   for (const at::Tensor& row : batch.inputs.unbind())

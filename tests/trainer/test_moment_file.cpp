@@ -10,8 +10,8 @@
 namespace fsdp {
 namespace {
 
-// Makes five updates of `n` elements. The moments are in `file`, or in memory if `file` is null.
-// Returns the parameter, the moments and the step counts.
+// Makes five updates of `n` elements with AdamW. The moments are in `file`, or in memory if `file`
+// is null. Returns the parameter, and the moments and step counts of its pieces.
 std::vector<at::Tensor> after_updates(int64_t n, std::shared_ptr<MomentFile> file) {
   OptimizerOptions options;
   options.moments = std::move(file);

@@ -38,7 +38,7 @@ std::optional<int64_t> live(const Schedule& schedule, Phase phase, MemoryClass c
       .bytes[static_cast<size_t>(phase)][static_cast<size_t>(cls)];
 }
 
-TEST(LiveBytesPrediction, a_memory_class_that_is_not_predicted_has_no_predicted_live_bytes) {
+TEST(LiveBytesPrediction, predict_memory_returns_nothing_for_live_bytes_that_it_cannot_predict) {
   const Schedule step = schedule_of(config_of("fsdp"), four_units());
   EXPECT_FALSE(live(step, Phase::init, MemoryClass::shards));
   EXPECT_FALSE(live(step, Phase::forward, MemoryClass::other));

@@ -22,8 +22,9 @@ ModelState state_of(int rank, int world_size) {
   return state;
 }
 
-// This test is only about missing elements. test_model_checkpoint.cpp tests the order and the
-// values in a WholeState, through checkpoints in the full format.
+// This test is only about elements of a parameter that are in no rank's ranges.
+// test_model_checkpoint.cpp tests the order and the values in a WholeState, through checkpoints in
+// the full format.
 MULTI_RANK_TEST(StateOfAllRanks, a_state_of_all_ranks_that_lacks_an_element_throws_on_every_rank) {
   run_ranks(world_size(), [](TestRank& rank) {
     ModelState state = state_of(rank.rank(), rank.world_size());

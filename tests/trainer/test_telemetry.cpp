@@ -13,7 +13,7 @@ namespace fsdp {
 namespace {
 
 // A line has about 90 bytes, so 20,000 lines have 1.8 MB.
-TEST(Telemetry, the_log_lines_of_20000_steps_keep_few_bytes_in_memory) {
+TEST(Telemetry, the_json_lines_of_20000_steps_keep_few_bytes_in_memory) {
   const TemporaryFolder folder;
   const std::string path = folder.path() + "/json";
   for (const std::string& json : {std::string(), path}) {
