@@ -52,7 +52,8 @@ configure() {
   if [[ $named == :: && $libtorch ]]; then options+=("-DLibTorch_BUILT_WITH=$libtorch"); fi
   "$root/scripts/verbs/setup.sh" --build-only || exit 1
   mkdir -p "$dir"
-  if ! (cd "$root" && cmake --preset "$preset" ${options[@]+"${options[@]}"}) \
+  if ! (cd "$root" &&
+    CXX=$(compiler "$preset") cmake --preset "$preset" ${options[@]+"${options[@]}"}) \
     >"$dir/configure.log" 2>&1; then
     grep -A6 -m3 'CMake Error' "$dir/configure.log" >&2 || tail -n 20 "$dir/configure.log" >&2
     fail "could not configure build/$preset; the whole log: $dir/configure.log"
@@ -311,9 +312,26 @@ libtorch_folder() {
     sed -n 's/^libtorch //p'
 }
 
+# compiles_cpp20 COMPILER: succeeds if the compiler exists and is new enough.
 compiles_cpp20() {
   printf '#include <concepts>\n#include <span>\nauto f = []<std::integral T>(T) {};' |
-    "${CXX:-c++}" -std=c++20 -fsyntax-only -x c++ - 2>/dev/null
+    "$1" -std=c++20 -fsyntax-only -x c++ - 2>/dev/null
+}
+
+# compiler [PRESET]: prints the C++ compiler with which a new folder build/PRESET is configured:
+# $CXX if it is set; else clang++ if this machine has it, because it compiles LibTorch's headers in
+# about half the time of g++; else c++. The presets cuda, asan and tsan use c++, because clang's
+# package does not bring the libraries of its sanitizers, and CUDA was tried with g++ only.
+compiler() {
+  case ${1:-default} in
+    default | debug)
+      if [[ ! ${CXX-} ]] && compiles_cpp20 clang++; then
+        echo clang++
+        return
+      fi
+      ;;
+  esac
+  echo "${CXX:-c++}"
 }
 
 # require_preset NAME: exits with an error unless NAME is a preset: default, debug, cuda, asan or

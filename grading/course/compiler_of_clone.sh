@@ -34,13 +34,15 @@ is_the_same() {
   fi
 }
 
-precompiled=$folder/CMakeFiles/fsdp_memory.dir/cmake_pch.hxx.gch
 if ! is_the_same; then
-  # The precompiled header has 0.5 GB. Until now an empty file stood for it; the real one is copied
-  # before the first real compilation, because only a compiler reads it.
-  if [[ $folder == "$FRESH_CLONE"/build/default && -f $precompiled && ! -s $precompiled ]]; then
-    cp "$FRESH_BUILD/${precompiled#"$folder/"}" "$precompiled"
-  fi
+  # The precompiled header is large: 0.5 GB with g++. Until now an empty file stood for it; the real
+  # one is copied before the first real compilation, because only a compiler reads it. g++ calls it
+  # .gch, and clang++ .pch.
+  for precompiled in "$folder"/CMakeFiles/fsdp_memory.dir/cmake_pch.hxx.[gp]ch; do
+    if [[ $folder == "$FRESH_CLONE"/build/default && -f $precompiled && ! -s $precompiled ]]; then
+      cp "$FRESH_BUILD/${precompiled#"$folder/"}" "$precompiled"
+    fi
+  done
   exec "$FRESH_CXX" "$@"
 fi
 while IFS=$'\t' read -r _ needed; do
@@ -49,5 +51,5 @@ while IFS=$'\t' read -r _ needed; do
     exit 1
   fi
 done < <(awk -F '\t' -v output="$output" '$1 == output' "$FRESH_NEEDS")
-if [[ $output == *.gch ]]; then : >"$output"; else cp "$finished" "$output"; fi
+if [[ $output == *.[gp]ch ]]; then : >"$output"; else cp "$finished" "$output"; fi
 if [[ $dependencies ]]; then echo "$output: $source" >"$dependencies"; fi

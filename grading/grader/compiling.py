@@ -110,7 +110,7 @@ def code():
     LibTorch, because the build makes this header again if one of them changes."""
     headers = [path for name in ("cmake", "common", "tasks") for path in (ROOT / name).rglob("*.h")]
     made = [
-        path.stat().st_mtime_ns for path in (BUILD / "CMakeFiles" / "fsdp_memory.dir").glob("*.gch")
+        path.stat().st_mtime_ns for path in (BUILD / "CMakeFiles" / "fsdp_memory.dir").glob("*.[gp]ch")
     ]
     return f"{course.digest(headers)} {made}"
 

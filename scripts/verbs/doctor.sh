@@ -16,12 +16,13 @@ wrong() {
   broken=yes
 }
 
-compiler() {
-  local cxx=${CXX:-c++} version
+compiler_line() {
+  local cxx version
+  cxx=$(compiler)
   version=$("$cxx" --version 2>/dev/null | head -n 1)
   if [[ ! $version ]]; then
     wrong compiler "$cxx was not found" "./fsdp setup, or set CXX to g++ 11, clang 14 or newer"
-  elif ! compiles_cpp20; then
+  elif ! compiles_cpp20 "$cxx"; then
     wrong compiler "$version does not compile C++20" "set CXX to g++ 11, clang 14 or newer"
   else
     ok compiler "$version"
@@ -110,7 +111,7 @@ build_state() {
   fi
 }
 
-compiler
+compiler_line
 tools
 libtorch
 memory

@@ -41,7 +41,7 @@ find_python() {
 
 # Prints, one per line, the Debian packages that the build needs and that this machine lacks.
 missing_packages() {
-  command -v "${CXX:-c++}" >/dev/null || echo g++
+  command -v "$(compiler)" >/dev/null || printf '%s\n' clang lld
   command -v ninja >/dev/null || echo ninja-build
   [[ -x $venv/bin/python3 ]] || find_python >/dev/null || printf '%s\n' python3 python3-venv
   if command -v cmake >/dev/null; then
@@ -91,8 +91,8 @@ check_versions() {
   if [[ $(printf '%s\n' 3.22 "$version" | sort -V | head -n 1) != 3.22 ]]; then
     fail "cmake is $version; 3.22 or newer is needed"
   fi
-  compiles_cpp20 ||
-    fail "${CXX:-c++} does not compile C++20: g++ 11, clang 14 or newer is needed (set CXX to" \
+  compiles_cpp20 "$(compiler)" ||
+    fail "$(compiler) does not compile C++20: g++ 11, clang 14 or newer is needed (set CXX to" \
       "name one)"
 }
 

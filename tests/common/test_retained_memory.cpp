@@ -98,7 +98,7 @@ TEST(RetainedMemory, a_copy_of_a_tensor_in_shared_memory_counts_in_full_as_retai
     comm->all_gather_into(whole, part, "unit").wait();
     comm->wait_for_readers();
     whole = at::Tensor();
-    const std::vector<float> copy(kModel / 4, 1);
+    const std::shared_ptr<void> copy = keep(std::vector<float>(kModel / 4, 1));
     rank.observe("taken", memory.taken());
   });
   for (const int rank : {0, 1})

@@ -114,7 +114,7 @@ TEST(Tokenizer, an_added_token_with_lstrip_or_rstrip_includes_the_spaces_beside_
 
 TEST(Tokenizer, an_added_token_with_single_word_is_not_found_inside_a_word) {
   nlohmann::json json = tokenizer_json();
-  json["added_tokens"] = {added_token(300, "go")};
+  json["added_tokens"] = nlohmann::json::array({added_token(300, "go")});
   json["added_tokens"][0]["single_word"] = true;
   const Tokenizer tokenizer = tokenizer_of(json);
   EXPECT_EQ(tokenizer.encode("go go!"), Ids({300, ' ', 300, '!'}));
@@ -136,7 +136,7 @@ TEST(Tokenizer, nfc_normalizes_the_text_around_added_tokens) {
 
 TEST(Tokenizer, add_prefix_space_adds_a_space_before_each_part_that_begins_without_one) {
   nlohmann::json json = tokenizer_json(kMerges);
-  json["added_tokens"] = {added_token(300, "<|end|>")};
+  json["added_tokens"] = nlohmann::json::array({added_token(300, "<|end|>")});
   json["pre_tokenizer"]["add_prefix_space"] = true;
   const Tokenizer tokenizer = tokenizer_of(json);
   EXPECT_EQ(tokenizer.encode("the<|end|>the"), Ids({kSpaceThe, 300, kSpaceThe}));
@@ -187,7 +187,7 @@ TEST(Tokenizer, decoding_ids_that_have_no_token_gives_no_bytes) {
 
 TEST(Tokenizer, an_added_token_decodes_to_its_content_even_if_this_looks_like_encoded_bytes) {
   nlohmann::json json = tokenizer_json();
-  json["added_tokens"] = {added_token(300, "\u0120\u00E9")};
+  json["added_tokens"] = nlohmann::json::array({added_token(300, "\u0120\u00E9")});
   EXPECT_EQ(tokenizer_of(json).decode({300}), "\u0120\u00E9");
 }
 

@@ -224,7 +224,7 @@ TEST(TokenizerFile, a_tokenizer_json_that_is_cut_off_anywhere_is_refused) {
 TEST(TokenizerFile, no_replaced_value_in_a_tokenizer_json_crashes_the_reader) {
   Json whole = tokenizer_json({{"t", "h"}});
   whole["model"]["vocab"] = {{"t", 1}, {"h", 2}, {"th", 3}};
-  whole["added_tokens"] = {added_token(4, "<s>")};
+  whole["added_tokens"] = Json::array({added_token(4, "<s>")});
   whole["pre_tokenizer"] = {{"type", "Sequence"},
                             {"pretokenizers",
                              {{{"type", "Split"},
