@@ -23,7 +23,8 @@ class Channel {
   std::vector<nlohmann::json> frames() const;
 
  private:
-  OpenFile file_{memory_file("fsdp-observations")};  // made before the rank is forked
+  OpenFile file_{
+      memory_file("fsdp-observations")};  // the file of the frames; made before the rank is forked
   std::mutex mutex_;
 };
 

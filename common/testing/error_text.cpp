@@ -19,7 +19,8 @@ constexpr const char* kNoKey =
     "at() of a map was called with a key that is not in the map: find out which key the code looks "
     "up, and which code should have inserted it";
 
-// Text in the message of an error -> what the error means in the code of a task.
+// A table of known errors: if the message of an error contains the first text of a row, the second
+// text says what the error means in the code of a task.
 constexpr std::array<std::pair<const char*, const char*>, 12> kMeanings{{
     {"Cannot copy out of meta tensor",
      "a tensor is still on the meta device: it was not materialized, or a call was replayed there"},

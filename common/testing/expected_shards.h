@@ -9,8 +9,9 @@
 
 namespace fsdp {
 
-// Returns, for each rank, the shard that it should own of a unit with these parameters (or
-// gradients) in this order: [world_size] tensors of [padded_numel / world_size]. Padding is zero.
+// `parameters`: the whole parameters (or whole gradients) of a unit, in the unit's order. Returns,
+// for each rank, the shard that the rank should own: [world_size] tensors of
+// [padded_numel / world_size]. Padding is zero.
 inline std::vector<at::Tensor> expected_shards(const std::vector<at::Tensor>& parameters,
                                                int world_size) {
   const auto padded = [](const at::Tensor& tensor, int64_t multiple) {

@@ -35,7 +35,7 @@ class Shallow : public nlohmann::detail::json_sax_dom_parser<Json> {
 }  // namespace
 
 std::string shortened(std::string_view text) {
-  constexpr size_t kMost = 64 << 10;  // the most bytes of the returned text
+  constexpr size_t kMost = 64 << 10;  // the most bytes of a text that shortened() returns
   if (text.size() <= kMost) return std::string(text);
   const std::string end = "\n... (of " + std::to_string(text.size()) + " bytes)";
   // The result has at most kMost bytes, so shortened() returns it unchanged if it is called again.

@@ -12,8 +12,8 @@ class EventLog;
 // that failed or, if none failed, of the last one. If FSDP_TRACE is not set, nothing is written.
 namespace kept_timeline {
 
-// Keeps the events of the run that has just ended for end_test(), unless rank 0 of the run issued
-// no collective.
+// Keeps `log`, the events of a run of ranks that has just ended, so that end_test() can write its
+// timeline. Does nothing if rank 0 of the run issued no collective, or if FSDP_TRACE is not set.
 void keep(const std::shared_ptr<EventLog>& log);
 
 // The name of a property of GoogleTest's result. A test gets this property when its timeline is

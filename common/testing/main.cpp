@@ -32,7 +32,8 @@ class RecordingKeeper : public testing::EmptyTestEventListener {
   void OnTestEnd(const testing::TestInfo& test) override {
     std::error_code none;
     if (!test.result()->Failed()) std::filesystem::remove_all(folder_, none);
-    // Removes the suite's folder if it is empty; otherwise remove() fails.
+    // Removes the folder around that of the recording, such as SUITE.NAME around SUITE.NAME/W2, if
+    // it is empty; otherwise remove() fails.
     std::filesystem::remove(folder_.parent_path(), none);
   }
   std::filesystem::path all_{std::getenv("FSDP_RECORD")}, folder_;
@@ -48,7 +49,7 @@ int file_in(std::string_view argument, std::string_view option) {
 
 // main() starts no thread, because the tests fork this process.
 int main(int argc, char** argv) {
-  fsdp::limit_memory(int64_t{4} << 30);  // the forked ranks inherit this limit
+  fsdp::limit_memory(int64_t{4} << 30);  // [bytes]; the forked ranks inherit this limit of memory
   testing::InitGoogleTest(&argc, argv);
   for (int i = 1; i < argc; ++i) {
     const int results = file_in(argv[i], "--results_to=");
@@ -56,7 +57,8 @@ int main(int argc, char** argv) {
     if (results >= 0) fsdp::results::write_to(results);
     if (reports >= 0) fsdp::remote_ranks::report_to(reports);
   }
-  testing::UnitTest::GetInstance()->listeners().Append(new TimelineKeeper);  // GoogleTest owns it
+  // GoogleTest owns the listeners, and deletes them.
+  testing::UnitTest::GetInstance()->listeners().Append(new TimelineKeeper);
   if (std::getenv("FSDP_RECORD") != nullptr)
     testing::UnitTest::GetInstance()->listeners().Append(new RecordingKeeper);
   return RUN_ALL_TESTS();

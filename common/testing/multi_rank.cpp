@@ -90,9 +90,9 @@ struct Shared {
                        complete ? events->events(rank) : std::vector<Event>(), &crash_of(rank));
   }
 
-  std::vector<Channel> channels;     // [world_size]
-  Mapping memory;                    // a Crash for each rank
-  std::shared_ptr<EventLog> events;  // null: events are not recorded
+  std::vector<Channel> channels;     // [world_size], one for the frames of each rank
+  Mapping memory;                    // an array of Crash, one for each rank
+  std::shared_ptr<EventLog> events;  // what the ranks did; null: events are not recorded
 };
 
 int run_rank(const RankContext& context, const RankBody& body, const RunOptions& options,
@@ -121,7 +121,8 @@ int run_rank(const RankContext& context, const RankBody& body, const RunOptions&
 
 RunReport run_here(int world_size, const RankBody& body, RunOptions options) {
   using remote_ranks::kTimeLimit;
-  if (std::getenv("FSDP_DEBUG") != nullptr)  // 1 hour: a debugger may stop a rank
+  // If FSDP_DEBUG is set, a debugger may stop a rank for a long time, so the limits are 1 hour.
+  if (std::getenv("FSDP_DEBUG") != nullptr)
     options.timeout = options.time_limit = std::chrono::hours(1);
   if (remote_ranks::reporting() && options.time_limit > kTimeLimit) options.time_limit = kTimeLimit;
   require_one_thread("run_ranks()");

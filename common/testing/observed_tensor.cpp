@@ -92,7 +92,8 @@ std::vector<double> values(const ObservedTensor& tensor) {
 bool has_values_in_another_order(const ObservedTensor& actual, const ObservedTensor& expected) {
   auto is = values(actual), should_be = values(expected);
   const auto is_nan = [](double value) { return std::isnan(value); };
-  if (std::any_of(is.begin(), is.end(), is_nan)) return false;  // NaN cannot be sorted
+  // A list with a NaN cannot be sorted.
+  if (std::any_of(is.begin(), is.end(), is_nan)) return false;
   if (std::any_of(should_be.begin(), should_be.end(), is_nan)) return false;
   std::sort(is.begin(), is.end());
   std::sort(should_be.begin(), should_be.end());
@@ -215,7 +216,7 @@ double ObservedTensor::value(int64_t index) const {
 
 std::string ObservedTensor::text(int64_t index) const {
   if (dtype == at::kLong) return std::to_string(load<int64_t>(*this, index));
-  if (std::isnan(value(index))) return "nan";  // without the sign of the NaN
+  if (std::isnan(value(index))) return "nan";  // for a negative NaN too, not "-nan"
   char digits[32];
   std::snprintf(digits, sizeof digits, dtype == at::kDouble ? "%.17g" : "%.9g", value(index));
   return digits;
@@ -254,7 +255,8 @@ ObservedTensor to_tensor(const nlohmann::json& observation) {
 std::string summary(const nlohmann::json& observation) {
   constexpr int64_t kShown = 6;
   constexpr size_t kLine = 200;
-  constexpr auto kReplace = nlohmann::json::error_handler_t::replace;  // for text that is not UTF-8
+  // kReplace: dump() replaces bytes that are not UTF-8 instead of throwing.
+  constexpr auto kReplace = nlohmann::json::error_handler_t::replace;
   if (!is_tensor(observation)) {
     const bool finite = !observation.is_number_float() || std::isfinite(observation.get<double>());
     const std::string text = finite ? observation.dump(-1, ' ', false, kReplace)

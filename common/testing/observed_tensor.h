@@ -20,11 +20,12 @@ namespace fsdp {
 struct ObservedTensor {
   at::ScalarType dtype{};
   std::vector<int64_t> sizes;
-  std::vector<uint8_t> bytes;    // bytes of the elements in row-major order
-  std::optional<Places> places;  // which parameters its elements belong to, if that was observed
+  std::vector<uint8_t> bytes;  // bytes of the elements in row-major order
+  // To which parameters the elements belong; no value if the rank observed the tensor without it.
+  std::optional<Places> places;
 
   int64_t numel() const;
-  double value(int64_t index) const;  // element `index` in row-major order
+  double value(int64_t index) const;  // the value of element `index` in row-major order
   std::string text(int64_t index) const;
 };
 
@@ -48,10 +49,15 @@ std::string difference(const nlohmann::json& actual, const nlohmann::json& expec
 
 // The first element in which two tensors of one dtype and of equal sizes differ.
 struct WrongElement {
-  int64_t index;             // the element's index in row-major order
-  std::string place;         // for example "[3, 2] (p0[3, 2], which rank 1 owns)"
-  std::string is, expected;  // for example "0.5"; with their bits if both texts are equal
-  int64_t right{-1};         // index of an element nearby that is equal; -1: there is none
+  // The element's index in row-major order.
+  int64_t index;
+  // Where the element is: for example "[3, 2] (p0[3, 2], which rank 1 owns)".
+  std::string place;
+  // The element's actual and expected value as texts, such as "0.5". If both texts would be equal,
+  // they also have the bits of the values.
+  std::string is, expected;
+  // Index of an element near this one that is equal in both tensors; -1: there is none.
+  int64_t right{-1};
 };
 // Returns the first element in which two observed tensors differ. Returns nothing if the
 // observations are not tensors of one dtype and equal sizes, or if they are equal.

@@ -16,13 +16,14 @@ struct Places {
     std::vector<int64_t> sizes;
     int64_t offset;  // index of the parameter's first element in the flat tensor
   };
-  std::vector<Parameter> parameters;  // in the order of their offsets
+  std::vector<Parameter> parameters;  // those of the flat tensor, in the order of their offsets
   int64_t shard_numel{};              // number of elements of the flat tensor that one rank owns
   int64_t begin{};  // index of the observed tensor's first element in the flat tensor
 
-  bool in_parameter(int64_t index) const;  // whether element `index` belongs to a parameter
-  // Describes element `index`, for example as "p0[3, 2], which rank 1 owns" or as "padding after
-  // p1, which rank 1 owns".
+  // Returns whether element `index` of the observed tensor belongs to a parameter; false: padding.
+  bool in_parameter(int64_t index) const;
+  // Describes element `index` of the observed tensor, for example as "p0[3, 2], which rank 1 owns"
+  // or as "padding after p1, which rank 1 owns".
   std::string text(int64_t index) const;
 };
 

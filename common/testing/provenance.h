@@ -10,7 +10,8 @@ namespace fsdp::provenance {
 // With up to eight ranks all sums are exact in fp32. (The idea is from the provenance sets of
 // LLM-Training-Puzzles.)
 int64_t gradient(int rank, int world_size);
-int64_t mean(int world_size);  // 1 + 5 + 25 + ...: every rank counted once
+// Returns the right mean, in which every rank is counted once: 1 + 5 + 25 + ..., one term per rank.
+int64_t mean(int world_size);
 
 // Describes what is wrong with `value`, which should be the mean over ranks: "rank 2's gradient is
 // missing", "rank 0 is counted twice", "the sum, not the mean: exactly 3 times too large". Returns

@@ -13,7 +13,7 @@ namespace fsdp {
 struct Crash {
   std::atomic<bool> seen;
   std::atomic<uintptr_t> address;  // the access to this address raised SIGSEGV
-  char refused[200];               // the forbidden function that was called, or ""
+  char refused[200];  // the function that the rank called although no task may call it; or ""
 };
 
 // Everything that is known about one rank after the run.
@@ -24,10 +24,14 @@ struct RankReport {
   std::map<std::string, nlohmann::json> observations;
   // Name of an observation -> number of entries of `steps` up to the entry of the observation.
   std::map<std::string, size_t> observed_after;
-  std::vector<std::string> steps;  // what the rank did, in order
-  std::string crash;               // the bad access or the forbidden call; or empty
-  std::string latest;              // name of the last observation
-  std::string not_its_own;         // describes frames of the rank that TestRank cannot have sent
+  std::vector<std::string> steps;  // what the rank did, in order, one text for each step
+  // Describes the access that raised SIGSEGV, or the call of a function that no task may call;
+  // empty if neither happened.
+  std::string crash;
+  std::string latest;  // name of the last observation; empty if the rank observed nothing
+  // Describes the frames in the rank's channel that TestRank cannot have sent; empty: there are
+  // none.
+  std::string not_its_own;
 
   bool ok() const { return finished && exit.ok() && not_its_own.empty(); }
 };

@@ -29,8 +29,9 @@ Fraction fraction(double factor) {
   return is(1, below) ? Fraction{1, below} : Fraction{};
 }
 
-// Returns the factor from expected to actual values if it is the same for all up to rounding, else
-// NaN. Pairs of zeros are skipped.
+// Returns the factor by which the expected values must be multiplied to give the actual ones, if it
+// is the same for all elements up to rounding; else NaN. Elements of which both values are zero are
+// skipped.
 double common_factor(const std::vector<double>& actual, const std::vector<double>& expected) {
   double factor = NAN;
   for (size_t i = 0; i < actual.size(); ++i) {

@@ -103,7 +103,7 @@ void write_to(int file) {
   results_file = file;
   auto& listeners = testing::UnitTest::GetInstance()->listeners();
   delete listeners.Release(listeners.default_result_printer());
-  listeners.Append(new Writer);  // GoogleTest owns it
+  listeners.Append(new Writer);  // GoogleTest owns the Writer, and deletes it
 }
 
 void close() {

@@ -36,7 +36,7 @@ void as_far_as_written(const std::function<void()>& part) {
   try {
     part();
   } catch (const NotStarted&) {
-    take_todo();  // forgets the todo(), which would make the test "not started"
+    take_todo();  // forgets that a todo() was reached, which would make the test "not started"
   }
 }
 

@@ -25,9 +25,13 @@ class RetainedMemory {
 
  private:
   struct Bytes {
-    int64_t tensors;  // live bytes of tensors
-    int64_t on_heap;  // the part of `tensors` from the CPU allocator; the rest is in shared memory
-    int64_t written;  // result of written_bytes(): bytes of private memory that were written
+    // The live bytes of all tensors of this process.
+    int64_t tensors;
+    // Those bytes of `tensors` that the CPU allocator has allocated; the others are in shared
+    // memory.
+    int64_t on_heap;
+    // What written_bytes() returned: the bytes of this process's private memory that were written.
+    int64_t written;
   };
   static Bytes now();
   Bytes before_;

@@ -21,8 +21,11 @@ struct RunOptions {
   std::optional<Fault> fault{};
   std::optional<Link> link{};
   std::shared_ptr<Clock> clock{monotonic_clock()};
-  std::chrono::milliseconds time_limit{60'000};  // limit for the whole run of a rank
-  bool record{true};  // whether to record events, which a failed test prints as steps
+  // The time limit of the whole run of a rank: a rank that is still running then is ended, which
+  // counts as a failure of the rank.
+  std::chrono::milliseconds time_limit{60'000};
+  // Whether to record what the ranks do; a test that fails prints it as numbered steps.
+  bool record{true};
 };
 
 // One rank of a test, as the body of run_ranks() uses it.
@@ -60,8 +63,9 @@ class TestRank {
   const RankContext& context_;
   const RunOptions& options_;
   Channel& channel_;
-  std::shared_ptr<Communicator> communicator_, hybrid_;  // null before communicator(), hybrid() run
-  std::set<std::string> names_;                          // names of the observations so far
+  // What communicator() and hybrid() return; null before the first call of the function.
+  std::shared_ptr<Communicator> communicator_, hybrid_;
+  std::set<std::string> names_;  // names of the observations that this rank has made so far
 };
 
 }  // namespace fsdp

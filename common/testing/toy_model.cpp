@@ -64,7 +64,8 @@ std::vector<ToyUnit> toy_units(ToyModel& model) {
 }
 
 int64_t toy_bytes(int layers, int64_t width) {
-  const int64_t root = 12 * width;  // number of elements of the embedding and the head
+  // The root's parameters are the embedding, [11, width], and the head, [width].
+  const int64_t root = 12 * width;
   return (root + layers * (width * width + width + 3)) * int64_t{sizeof(float)};
 }
 

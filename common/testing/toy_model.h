@@ -9,7 +9,7 @@
 
 namespace fsdp {
 
-// Computes tanh(x weight' + bias). With the usual width, 7, the numbers of elements of weight and
+// Computes tanh(x weight^T + bias). With the usual width, 7, the numbers of elements of weight and
 // bias are not divisible by 2, 3 or 4. If use_spare is true, the output is multiplied by the sum of
 // `spare`; otherwise it does not depend on `spare`.
 class ToyBlock : public Module {
@@ -49,7 +49,8 @@ struct ToyUnit {
   std::vector<NamedParameter> parameters;
 };
 
-std::vector<ToyUnit> toy_units(ToyModel& model);  // the root first
+// Returns the units of `model`: the root, then the blocks in order.
+std::vector<ToyUnit> toy_units(ToyModel& model);
 
 // Returns the number of bytes of all parameters of a ToyModel with the default vocabulary, without
 // padding.
@@ -60,8 +61,8 @@ int64_t toy_bytes(int layers, int64_t width = 7);
 std::shared_ptr<ToyModel> large_toy();
 int64_t large_toy_bytes();
 
-// Returns how many bytes of the parameters of a ToyModel of the default sizes each of `world_size`
-// ranks owns, with padding.
+// Returns how many bytes the shards of all units of a ToyModel with the default sizes have on each
+// of `world_size` ranks, with padding.
 int64_t toy_shard_bytes(int layers, int world_size);
 
 // Returns the token ids of `rank`, which differ between ranks: [5] int64.

@@ -27,8 +27,10 @@ using Action = WatchPage::Action;
 using Kind = Action::Kind;
 
 constexpr size_t kDims = 8;
-constexpr size_t kOperands = 12;  // operands recorded for an operator; further ones are left out
-constexpr size_t kNested = 64;    // largest depth of operators that call operators
+// The most operands that are recorded for one operator; further ones are left out.
+constexpr size_t kOperands = 12;
+// The most operators that can be running inside one another; deeper ones are not recorded.
+constexpr size_t kNested = 64;
 
 WatchPage* page = nullptr;
 uint64_t throw_address = 0;
@@ -56,8 +58,11 @@ struct Running {
   const char* name;
   size_t count;
   std::array<Operand, kOperands> operands;
-  int64_t number;       // the last integer argument; for cat, the dimension
-  uint64_t unresolved;  // time of the last write whose target is not an operand; 0: none
+  // The value of the operator's last integer argument; for cat, the dimension.
+  int64_t number;
+  // Number (Action::time) of the last write during this operator to memory of none of its operands;
+  // 0: there was none.
+  uint64_t unresolved;
 };
 std::array<Running, kNested> running;
 size_t nested = 0;
@@ -129,7 +134,9 @@ void add_sources(Action& action, const Running& op, const Operand& target,
   for (size_t i = 0; i < op.count; ++i) {
     const Operand& source = op.operands[i];
     if (is(op.name, "copy_") && i != 1) continue;
-    if (source.dims == 0 && target.dims > 0) continue;  // a number, such as the divisor of div_()
+    // `source` is a tensor without dimensions that stands for a number, such as a divisor of
+    // div_().
+    if (source.dims == 0 && target.dims > 0) continue;
     if (!joins) {
       add_source(action, address_of(source, target, index), source.width);
     } else if (dim < source.dims) {
@@ -257,7 +264,8 @@ std::unique_ptr<at::ObserverContext> on_operator(const at::RecordFunction& funct
   const char* const colons = std::strrchr(name, ':');
   op = {++page->actions, colons == nullptr ? name : colons + 1, 0, {}, 0, 0};
   Action& gap = page->action[op.since % WatchPage::kActions];
-  // Clears the entry of this number, because the number stands for a call, not for an action.
+  // Clears the entry of WatchPage::action for this number, because the number now stands for the
+  // call of an operator, and not for an action.
   std::memset(static_cast<void*>(&gap), 0, sizeof gap);
   const auto take = [&](const at::Tensor& tensor) {
     const auto operand = operand_of(tensor);
@@ -353,7 +361,9 @@ void begin(int rank) {
                             .needsOutputs(true)
                             .scopes({at::RecordScope::FUNCTION}));
   page->arm = true;
-  raise(SIGTRAP);  // the tracer sets the watchpoint, and does not deliver the signal
+  // ./fsdp why traces this process. At this signal it sets the watchpoint, and then continues the
+  // process without the signal.
+  raise(SIGTRAP);
 }
 
 void observed(const std::string& name, const nlohmann::json& value) {

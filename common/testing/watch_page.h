@@ -11,7 +11,8 @@ namespace fsdp {
 // number of the memory's descriptor. The rank runs several times with equal addresses; each run
 // answers one question.
 struct WatchPage {
-  static constexpr uint32_t kMark = 0xf5d90002;  // change this number when the struct changes
+  // Identifies this layout of a WatchPage: change kMark when you change the struct.
+  static constexpr uint32_t kMark = 0xf5d90002;
   static constexpr size_t kActions = 40'000;
   static constexpr size_t kFrames = 28;
   static constexpr size_t kSources = 4;
@@ -21,19 +22,27 @@ struct WatchPage {
     enum class Kind : uint32_t { none, write, spoil, issue, wait, observe, raise, read, line };
     Kind kind;
     uint32_t depth;  // number of used entries in `frames`
-    uint64_t time;   // number of the action, from 1; calls of operators are counted, too
-    // Return addresses, counted from the program's start; innermost first.
+    // Number of the action, from 1. Calls of operators get numbers from the same sequence.
+    uint64_t time;
+    // Return addresses of the functions that were running, as distances from the program's first
+    // byte; the innermost function first.
     std::array<uint64_t, kFrames> frames;
     uint64_t address, bytes;  // address and size of the memory that was written, read or poisoned
-    uint64_t value;           // `write`: first bytes of the element; `read`: the number as a double
-    // `write`: the number at which the operator that writes began; equal to `time` if the writing
-    // code is no operator.
+    // For a `write`: the first bytes of the written element. For a `read`: the number that was read
+    // from a tensor, as a double.
+    uint64_t value;
+    // For a `write`: the number that the call of the writing operator has; equal to `time` if no
+    // operator was running.
     uint64_t since;
-    std::array<uint64_t, kSources> sources;  // the addresses from which a `write` took its value
-    std::array<uint32_t, kSources> widths;   // number of bytes of each element at `sources`
-    char operation[64];   // the operator that writes ("copy_"), the observation or the exception
-    char collective[96];  // the collective that writes, is issued or is waited for
-    bool copies;          // whether the operator only copies values
+    // For a `write`: the addresses of the elements from which the written value was computed;
+    // unused entries are 0.
+    std::array<uint64_t, kSources> sources;
+    std::array<uint32_t, kSources> widths;  // number of bytes of each element at `sources`
+    // Name of the operator that writes ("copy_"), of the observation, or of the exception's type.
+    char operation[64];
+    // The collective that writes, is issued or is waited for; "" if there is none.
+    char collective[96];
+    bool copies;  // whether the operator that writes only copies values
   };
 
   uint32_t mark{kMark};
@@ -45,14 +54,17 @@ struct WatchPage {
   uint64_t width{};  // number of bytes to watch at the address: 1, 2, 4 or 8
 
   // The fields from here on are the answer, which the rank writes.
-  bool arm{};                   // whether the rank asks ./fsdp why to set the watchpoint
-  bool observed{};              // whether the rank made the observation
-  uint64_t observed_address{};  // the element's address in the tensor that the test observed
+  bool arm{};       // whether the rank asks ./fsdp why to set the watchpoint
+  bool observed{};  // whether the rank made the observation that the question names
+  // Address of the wrong element of the observed tensor or, if the observation is a number, of the
+  // element from which the number was read; and the number of bytes there. 0: not known.
+  uint64_t observed_address{};
   uint64_t observed_width{};
-  uint64_t program_start{};             // address of the program's first byte
-  uint64_t throw_address{};             // address of the function that throws exceptions
-  uint64_t actions{};                   // number of actions and calls of operators so far
-  std::array<Action, kActions> action;  // the last actions; number n is at [n % kActions]
+  uint64_t program_start{};  // address of the program's first byte
+  uint64_t throw_address{};  // address of __cxa_throw(), the function that throws exceptions
+  uint64_t actions{};        // number of actions and calls of operators so far
+  // The last kActions actions. The action with the number n is at index n % kActions.
+  std::array<Action, kActions> action;
 };
 
 }  // namespace fsdp

@@ -15,7 +15,8 @@ void keep(const RankRun& run, int rank, nlohmann::json wrong) {
   if (std::filesystem::exists(file)) return;
   wrong["run"] = run.recorded_as();
   wrong["rank"] = rank;
-  constexpr auto kReplace = nlohmann::json::error_handler_t::replace;  // for text that is not UTF-8
+  // kReplace: dump() replaces bytes that are not UTF-8 instead of throwing.
+  constexpr auto kReplace = nlohmann::json::error_handler_t::replace;
   write_whole_file(file, wrong.dump(-1, ' ', false, kReplace));
 }
 

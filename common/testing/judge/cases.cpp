@@ -45,9 +45,9 @@ const std::optional<uint64_t>& seed() {
   return read;
 }
 
-// read_seed_first() runs before main() and before the constructors of static objects. So no code of
-// a task can have read the pipe, and no rank has been forked yet: if one rank read the pipe, the
-// others would find it empty.
+// read_seed_first() reads the pipe with the seed of the hidden cases. It runs before main() and
+// before the constructors of static objects. So no code of a task can have read the pipe, and no
+// rank has been forked yet: if one rank read the pipe, the others would find it empty.
 [[gnu::constructor(101)]] void read_seed_first() {
   seed();
 }

@@ -15,15 +15,16 @@ namespace fsdp {
 // not depend on how busy the machine is.
 class LostTime {
  public:
-  // `most`: the limit for the time lost in all problems together.
+  // `most`: the limit for the time that runs of the suites of all problems together may lose.
   explicit LostTime(std::chrono::seconds most) : most_(most) {}
 
   // Reads the limit from FSDP_MOST_LOST_SECONDS, which the grader sets. If it is not set, there is
   // no limit for all problems together.
   static LostTime from_environment();
 
-  // Returns the reason why no further run of `suite` is tried; "" if runs of it are tried. The
-  // suites of one problem, such as T4_4_finish and T4_4_remaining, count together.
+  // Returns the reason why the judge asks for no further run of ranks for the tests of `suite`; ""
+  // if it may ask for one. The suites of one problem, such as T4_4_finish and T4_4_remaining, count
+  // together.
   std::string refusal(const std::string& suite) const;
 
   void add(const std::string& suite, std::chrono::seconds lost);

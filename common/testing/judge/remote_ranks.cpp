@@ -74,8 +74,8 @@ std::string tests_from_here() {
 std::vector<std::string> command_of_ranks(int reports) {
   std::istringstream words(std::getenv("FSDP_RANKS_OF"));
   std::vector<std::string> command{std::istream_iterator<std::string>(words), {}};
-  const int kept =
-      fcntl(reports, F_DUPFD, seed_file::kFirstDescriptor);  // a descriptor that exec() keeps open
+  // `kept`: another descriptor of the file of the reports; exec() does not close it.
+  const int kept = fcntl(reports, F_DUPFD, seed_file::kFirstDescriptor);
   command.push_back("--gtest_filter=" + tests_from_here());
   command.push_back("--report_to=" + std::to_string(kept));
   const int nothing = open("/dev/null", O_RDWR);
@@ -103,11 +103,11 @@ class Program {
     }
   }
 
-  // Returns whether the program has reported nothing for as long as a start and a run may take, so
-  // that another start would not help.
+  // Returns whether the program of the ranks has reported nothing for as long as its start and one
+  // run may take, so that another start would not help.
   bool is_hopeless() const { return late_ && !has_reported_; }
   bool is_late() const { return late_; }
-  bool has_sent() const { return has_sent_; }  // whether the program has sent any bytes
+  bool has_sent() const { return has_sent_; }  // whether the program of the ranks has sent any byte
 
  private:
   Json next_report() {
@@ -184,8 +184,10 @@ void close() {
 RunReport receive(int world_size) {
   static std::optional<Program> program;
   static Place place;
-  static std::string hopeless;  // why the program is not started again; empty: no reason
-  static int in_vain = 0;       // number of starts in a row of a program that sent nothing
+  // `hopeless`: why the program of the ranks is not started again; empty: it may be started again.
+  static std::string hopeless;
+  // `in_vain`: how many times in a row the program of the ranks was started and sent nothing.
+  static int in_vain = 0;
   static LostTime lost = LostTime::from_environment();
   const std::string suite =
       testing::UnitTest::GetInstance()->current_test_info()->test_suite_name();

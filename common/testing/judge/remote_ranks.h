@@ -18,21 +18,25 @@
 // calls code of a task outside a rank is "not started" there.
 namespace fsdp::remote_ranks {
 
-// The result of one call of run_ranks().
+// The result of one call of run_ranks(), as the program that runs the ranks reports it.
 struct RunReport {
-  std::string not_started;  // the function whose todo() was reached; empty: none
+  std::string not_started;  // the function whose todo() a rank has reached; empty: no rank has
   std::vector<RankReport> ranks;
 };
 
-// The time limit of a run in the program of the ranks, unless the test's own limit is shorter.
+// The time limit of one run of ranks during grading, unless the test's own limit is shorter.
 constexpr std::chrono::seconds kTimeLimit{20};
 
-bool judging();            // returns whether this program is the judge
-void report_to(int file);  // makes this program the program of the ranks
-bool reporting();          // returns whether this program is the program of the ranks
+// Returns whether this program is the judge, which compares observations and runs no ranks itself.
+bool judging();
+// Makes this program the program of the ranks, which runs them for the judge. It writes its reports
+// to the descriptor `file`.
+void report_to(int file);
+// Returns whether report_to() has made this program the program of the ranks.
+bool reporting();
 
-// Called in the program of the ranks. Sends the report of the run that has just ended to the judge.
-// Does nothing if the judge has ended.
+// Called in the program of the ranks. Sends `run`, the report of the run that has just ended, to
+// the judge. Does nothing if the judge has ended.
 void report(const RunReport& run);
 
 // Called in a forked rank before it runs anything else. Closes the file of the reports, so that
