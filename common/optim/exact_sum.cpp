@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kBase = 32;                  // bits of a digit of an exact sum
 constexpr int kLowestExponent = -2 * 149;  // exponent of the square of the smallest fp32 number
-constexpr int kInfinite = 255;             // the exponent field of infinity and NaN
+constexpr int kInfinite = 255;             // the exponent field of an fp32 infinity or NaN
 constexpr int kFractionBits = 23;          // bits of an fp32 mantissa, without the leading one
 constexpr int64_t kFraction = (int64_t{1} << kFractionBits) - 1;
 // On the CPU, consecutive elements are added to different tables of bins, so that an addition
@@ -31,8 +31,8 @@ class Digits {
     for (int i = 0; i < 3; ++i)
       digits_[shift / kBase + i] += static_cast<uint32_t>(wide >> (kBase * i));
   }
-  // Carries the bits above 2^kBase of each digit into the next digit. The last digit may exceed
-  // 2^kBase.
+  // Carries what each digit has above its lowest kBase bits into the next digit. The last digit may
+  // keep more than kBase bits.
   void carry() {
     for (size_t i = 0; i + 1 < kDigits; ++i) {
       digits_[i + 1] += digits_[i] >> kBase;

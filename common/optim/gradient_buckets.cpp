@@ -5,7 +5,7 @@ namespace fsdp {
 GradientBuckets gradient_buckets(const std::vector<int64_t>& numels, BucketSizes sizes) {
   GradientBuckets buckets;
   buckets.places.resize(numels.size());
-  int64_t room = 0;  // number of elements that still fit into the last bucket
+  int64_t room = 0;  // number of elements for which the bucket begun last still has space
   for (size_t i = numels.size(); i-- > 0;) {
     if (buckets.numels.empty() || numels[i] > room) {
       room = (buckets.numels.empty() ? sizes.first : sizes.others) / int64_t{sizeof(float)};

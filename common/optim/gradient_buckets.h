@@ -22,8 +22,8 @@ struct GradientBuckets {
     size_t bucket;
     int64_t offset;  // number of elements from the beginning of the bucket to the gradient
   };
-  std::vector<Place> places;    // the place of each parameter's gradient
-  std::vector<int64_t> numels;  // number of elements of each bucket
+  std::vector<Place> places;    // for each parameter, the place of its gradient
+  std::vector<int64_t> numels;  // for each bucket, the number of its elements
 };
 
 // Assigns gradients to buckets. `numels` has the number of elements of each parameter. The buckets

@@ -20,8 +20,8 @@ int64_t cost(const OwnedMatrix& matrix) {
   return orthogonalize_flops(matrix.rows, matrix.columns);
 }
 
-// Sets the owner of each matrix of `round`. `total`: the work of each rank in the earlier rounds;
-// this function adds the work of this round.
+// Sets the owner of each matrix of `round`, which is the rank that orthogonalizes the matrix.
+// `total`: the work of each rank in the earlier rounds; this function adds the work of this round.
 void set_owners(MatrixRound& round, std::vector<int64_t>& total) {
   std::vector<OwnedMatrix*> matrices;
   for (UnitMatrices& unit : round)

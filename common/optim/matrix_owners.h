@@ -15,7 +15,8 @@ struct OwnedMatrix {
   std::string parameter;
   int64_t offset;  // index of the matrix's first element in the flat parameter of its unit
   int64_t rows, columns;
-  int owner{};  // global rank, which may be in another replica
+  // Global rank of the rank that orthogonalizes the matrix; this rank may be in another replica.
+  int owner{};
 
   int64_t numel() const { return rows * columns; }
 };

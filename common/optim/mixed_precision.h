@@ -9,8 +9,10 @@ namespace fsdp {
 // The dtypes of FSDP2's MixedPrecisionPolicy: fp32, bf16 or fp16. Shards, gradients after their
 // reduction, and all that the optimizer does stay fp32.
 struct MixedPrecisionPolicy {
-  at::ScalarType param_dtype{at::kFloat};   // dtype of all-gathers and of computation
-  at::ScalarType reduce_dtype{at::kFloat};  // dtype of sent gradients; reductions add in fp32
+  // The dtype of the gathered parameters, and so of forward and backward.
+  at::ScalarType param_dtype{at::kFloat};
+  // The dtype in which ranks send gradients. A reduction adds the gradients in fp32.
+  at::ScalarType reduce_dtype{at::kFloat};
 
   // Returns the dtype in which the gradients of several backward passes are added before they are
   // reduced: the wider one of param_dtype and reduce_dtype; fp32 for bf16 together with fp16.

@@ -7,7 +7,7 @@
 namespace fsdp {
 namespace {
 
-constexpr int kTermExponent = -62;  // sum_of_powers() rounds terms to multiples of 2^-62
+constexpr int kTermExponent = -62;  // sum_of_powers() rounds each term to a multiple of 2^-62
 
 }  // namespace
 

@@ -10,7 +10,7 @@ namespace fsdp {
 
 // Neighbouring elements of one parameter, as indices into the parameter in row-major order.
 struct ElementRange {
-  std::string parameter;   // first name of the parameter
+  std::string parameter;   // name of the parameter; if it has several names, the first one
   int64_t begin{}, end{};  // the elements from `begin` to end - 1; none if begin == end
 
   bool operator==(const ElementRange&) const = default;
@@ -26,9 +26,9 @@ struct ReadItem {
   bool operator==(const ReadItem&) const = default;
 };
 
-// The type of locate() of task 5, which a program gets from the solutions or from the student's own
-// code. Returns which elements of the `saved` ranges to read for the elements of `range`, in their
-// order.
+// The type of the function locate() of task 5, which a program gets from the solutions or from the
+// student's own code. locate() returns which elements of the `saved` ranges must be read to get the
+// elements of `range`, in the order of the elements of `range`.
 using Locate = std::function<std::vector<ReadItem>(const ElementRange& range,
                                                    const std::vector<ElementRange>& saved)>;
 

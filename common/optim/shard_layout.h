@@ -33,7 +33,7 @@ using ParameterVisitor = std::function<void(const std::string& name, const at::T
 // own parameters() lists a tied tensor once per name.)
 std::vector<NamedParameter> distinct_parameters(const torch::nn::Module& module);
 
-// Returns the number of elements of each parameter.
+// Returns the number of elements of each of `parameters`, in their order.
 std::vector<int64_t> numel_of_each(const std::vector<NamedParameter>& parameters);
 
 // Throws std::invalid_argument, which names the unit and the parameter, if a parameter is not fp32.
@@ -50,24 +50,29 @@ struct ShardLayout {
   struct Unit {
     std::string name;
     int64_t padded_numel;  // number of elements with padding, a multiple of 16 world_size
-    bool root;             // whether this is the root's unit, unsharded from forward to backward
-    bool trainable;        // whether the unit has a parameter that requires a gradient
+    bool root;  // whether this is the root's unit, which stays unsharded from forward to backward
+    bool trainable;  // whether the unit has a parameter that requires a gradient
 
     // Returns the path of the unit's module: the name of the unit without kFrozenUnit.
     std::string module() const;
   };
   struct Parameter {
     std::string name;
-    size_t unit;     // index into units
-    int64_t offset;  // index of its first element in the flat parameter; a multiple of 16
+    size_t unit;  // index of the parameter's unit in `units`
+    // Index of the parameter's first element in the flat parameter of its unit; a multiple of 16.
+    int64_t offset;
     int64_t numel;
     bool trainable;
-    std::vector<int64_t> sizes{};  // set only for predictions; empty: not known
+    // Sizes of the parameter. Set only for predictions (add_sizes()); empty: not known.
+    std::vector<int64_t> sizes{};
   };
   int world_size{1};
-  std::vector<Unit> units;                    // in the order of their modules' forward
-  std::vector<Parameter> parameters;          // distinct, in the order of first registration
-  std::set<size_t> no_unshard_in_backward{};  // indices of units that backward does not unshard
+  // The units of the model, in the order in which the forward of their modules runs.
+  std::vector<Unit> units;
+  // The distinct parameters of all units, in the order of first registration.
+  std::vector<Parameter> parameters;
+  // Indices in `units` of the units that backward does not unshard.
+  std::set<size_t> no_unshard_in_backward{};
 
   int64_t padded_numel() const;  // number of elements of all units, with padding
   int64_t numel() const;         // number of elements of all parameters, without padding

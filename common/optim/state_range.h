@@ -11,13 +11,15 @@ namespace fsdp {
 // to them changes the training state. Elements are indices into the parameter, in row-major order.
 // So a range does not depend on units, shards, pieces or ranks, and padding is in no range.
 struct StateRange {
-  std::string parameter;   // first name of the parameter
+  std::string parameter;   // name of the parameter; if it has several names, the first one
   int64_t begin{}, end{};  // the elements from `begin` to end - 1; begin < end
-  at::Tensor value;        // [end - begin]
-  // [end - begin]. exp_avg and exp_avg_sq are undefined for SGD and for frozen parameters; for
-  // Muon, only exp_avg_sq is undefined.
+  at::Tensor value;        // [end - begin], the values of these elements of the parameter
+  // The moments of these elements, each [end - begin]. exp_avg and exp_avg_sq are undefined for SGD
+  // and for frozen parameters; for Muon, only exp_avg_sq is undefined.
   at::Tensor exp_avg, exp_avg_sq;
-  at::Tensor step;  // [] step count of the piece, shared by its ranges; or undefined
+  // [], the step count of the Piece that contains these elements; all ranges of a piece share this
+  // tensor. Undefined if exp_avg is undefined.
+  at::Tensor step;
 };
 
 }  // namespace fsdp

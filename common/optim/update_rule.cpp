@@ -9,11 +9,12 @@
 namespace fsdp {
 namespace {
 
-// The most elements in a part of a piece. If options.moments is set, the moments of only one part
-// are in use at a time.
+// The most elements of one part of a Piece. If options.moments is set, update() updates a piece
+// part by part, so that the moments of only one part are in use at a time.
 constexpr int64_t kPart = 1 << 22;
 
-// Updates all pieces in one kernel call. The caller has already incremented the step counts.
+// Updates all `pieces` by AdamW in one kernel call. The caller has already incremented the step
+// counts of the pieces.
 void fused_adamw(const OptimizerOptions& options, const std::vector<Piece>& pieces) {
   std::vector<at::Tensor> parameters, gradients, exp_avgs, exp_avg_sqs, steps;
   for (const auto& piece : pieces) {
@@ -54,7 +55,7 @@ void update_adamw(const OptimizerOptions& options, std::vector<Piece>& pieces) {
   std::vector<at::Tensor> steps;
   for (const Piece& piece : pieces)
     steps.push_back(piece.step);
-  at::_foreach_add_(steps, 1);  // increments all step counts; on a GPU with one kernel
+  at::_foreach_add_(steps, 1);  // increments the step counts of all pieces; on a GPU in one kernel
   options.moments ? update_adamw_in_store(options, pieces) : fused_adamw(options, pieces);
 }
 

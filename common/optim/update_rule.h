@@ -12,9 +12,11 @@ namespace fsdp {
 class MomentStore {
  public:
   virtual ~MomentStore() = default;
-  virtual at::Tensor zeros(int64_t numel) = 0;  // fp32 zeros [numel], valid while the store lives
-  // update() calls this function after it has used `part`, which is a part of a tensor from
-  // zeros(). The parts come in the same order in each step.
+  // Returns fp32 zeros [numel], in memory that the store provides. The tensor is valid while the
+  // store lives.
+  virtual at::Tensor zeros(int64_t numel) = 0;
+  // The optimizer's update() calls used() after it has used `part`, which is a part of a tensor
+  // from zeros(). The parts come in the same order in each step.
   virtual void used(const at::Tensor& part) = 0;
 };
 
@@ -25,12 +27,18 @@ struct OptimizerOptions {
   double beta1{0.9};
   double beta2{0.999};
   double eps{1e-8};
-  double weight_decay{0.01};  // coupled for SGD (added to the gradient), else decoupled
-  double momentum{0.95};      // used only by Muon
-  std::shared_ptr<MomentStore> moments{};  // null: moments are in memory
-  std::shared_ptr<double> lr_factor{};     // factor of lr, read at each update; null: 1
+  // Weight decay: SGD adds weight_decay times the parameter to the gradient; AdamW and Muon use
+  // decoupled weight decay.
+  double weight_decay{0.01};
+  double momentum{0.95};  // used only by Muon
+  // The store that allocates the moments of AdamW; null: the moments are ordinary tensors in
+  // memory.
+  std::shared_ptr<MomentStore> moments{};
+  // A factor by which each update multiplies lr; each update reads it anew. Null: the factor is 1.
+  std::shared_ptr<double> lr_factor{};
 
-  // The number of moments that the state has for each element.
+  // The number of moments that the optimizer keeps for each element of a parameter: 2 for AdamW, 1
+  // for Muon, 0 for SGD.
   int moments_of_element() const { return kind == Kind::adamw ? 2 : kind == Kind::muon ? 1 : 0; }
   double current_lr() const { return lr_factor ? lr * *lr_factor : lr; }
 };
@@ -44,17 +52,19 @@ struct ParameterGroup {
 inline bool is_muon(const ParameterGroup& group) {
   return group.options.kind == OptimizerOptions::Kind::muon;
 }
-// Returns the index of the group of the parameter with this name. Throws std::invalid_argument if
-// no group matches, or if a pattern is not a regular expression.
+// Returns the index in `groups` of the group to which the parameter with the name `parameter`
+// belongs. Throws std::invalid_argument if no group matches, or if a pattern is not a regular
+// expression.
 size_t group_of(const std::string& parameter, const std::vector<ParameterGroup>& groups);
 
 // Neighbouring elements of a shard that are updated together. The fused kernels compute the last
 // numel mod 16 elements with other arithmetic, so numel must be a multiple of 16: then the bits of
 // an element do not depend on how elements are split into pieces.
 struct Piece {
-  at::Tensor parameter;  // [numel], view
-  at::Tensor gradient;   // [numel], view
-  // The optimizer state. Undefined until allocate_state() allocates it, and always for SGD.
+  at::Tensor parameter;  // [numel], view of the shard
+  at::Tensor gradient;   // [numel], view of the sharded gradient
+  // The optimizer's state of the piece: exp_avg, exp_avg_sq and step. They are undefined until
+  // allocate_state() allocates them, and always for SGD.
   at::Tensor exp_avg;     // [numel]
   at::Tensor exp_avg_sq;  // [numel]; undefined for Muon
   at::Tensor step;        // [] step count
