@@ -10,14 +10,23 @@
 namespace fsdp {
 
 enum class EventKind : uint8_t {
-  step,       // a step of the trainer
-  forward,    // forward of a module, with the waits inside it
-  backward,   // backward of a module, with the waits inside it
-  optimizer,  // clipping and update
-  issue,      // issue of a collective; an instant
-  flight,     // a collective: its transfer if known, else from its issue to the end of its wait
-  wait,       // wait for a collective
-  free,       // free of an unsharded unit's storage; an instant
+  // A training step of the trainer.
+  step,
+  // The forward of a module, with the waits inside it.
+  forward,
+  // The backward of a module, with the waits inside it.
+  backward,
+  // The clipping of the gradients and the optimizer's update.
+  optimizer,
+  // The moment at which a collective is issued.
+  issue,
+  // The time of a collective's transfer; if the transport does not know it, the time from the issue
+  // of the collective to the end of its wait.
+  flight,
+  // The time for which the rank waits for a collective.
+  wait,
+  // The moment at which the storage of an unsharded unit is freed.
+  free,
 };
 inline constexpr size_t kEventKinds = 8;
 const char* to_string(EventKind kind);
@@ -31,19 +40,21 @@ struct Event {
   // the module or the freed unit, `sequence` is the number of the step, `bytes` are those of the
   // freed storage.
   Call call;
-  int64_t begin{};  // [ns]
-  int64_t end{};    // [ns]; equal to `begin` for an instant; 0: no end
+  int64_t begin{};  // [ns] when the event began
+  // [ns] when the event ended; equal to `begin` for an issue or a free; 0: it has not ended.
+  int64_t end{};
   // `live`: the live bytes at the end of the event. `peak`: the highest total of live bytes since
   // the previous event for which they were sampled. Both are 0 for EventKind::flight.
   LiveBytes live{};
   int64_t peak{};
 
-  std::string name() const { return call.unit.str(); }  // name of the unit or module
+  std::string name() const { return call.unit.str(); }  // name of the event's unit or module
   bool ended() const { return end != 0; }
-  int64_t duration() const { return end - begin; }  // [ns]; valid only if the event has ended
+  // Returns the length of the event [ns]. Requires that the event has ended.
+  int64_t duration() const { return end - begin; }
   bool within(const Event& outer) const { return outer.begin <= begin && end <= outer.end; }
-  bool of_collective() const;  // whether the kind is issue, flight or wait
-  std::string text() const;    // for example "all_gather wait" or "forward"
+  bool of_collective() const;  // whether `kind` is EventKind::issue, flight or wait
+  std::string text() const;    // what happened: for example "all_gather wait" or "forward"
 };
 static_assert(std::is_trivially_copyable_v<Event>);
 

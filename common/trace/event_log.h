@@ -25,15 +25,17 @@ class EventLog {
   // Adds an event of `rank` and returns its number: 0, 1, 2, ... Each rank is one process, in which
   // only one thread at a time may call add().
   uint64_t add(int rank, const Event& event);
-  // Replaces event `number` by `event`, which has ended, if it is still kept. Writes `end` last, so
-  // that the event counts as not ended if the rank is killed meanwhile.
+  // Replaces event `number` of `rank` by `event`, which has ended; does nothing if event `number`
+  // is no longer kept. Writes the member Event::end last, so that the event counts as not ended if
+  // the rank is killed meanwhile.
   void finish(int rank, uint64_t number, const Event& event);
-  // Returns event `number` as it was last written; undefined values if it is no longer kept.
+  // Returns event `number` of `rank` as it was last written. If the event is no longer kept, the
+  // returned values mean nothing.
   Event at(int rank, uint64_t number) const;
 
-  std::vector<Event> events(int rank) const;  // the kept events, in the order of add()
-  uint64_t added(int rank) const;             // number of events that were added
-  uint64_t dropped(int rank) const;           // number of events that are no longer kept
+  std::vector<Event> events(int rank) const;  // the kept events of `rank`, in the order of add()
+  uint64_t added(int rank) const;             // number of all events that `rank` has added
+  uint64_t dropped(int rank) const;           // number of events of `rank` that are no longer kept
 
  private:
   struct Page;
@@ -42,8 +44,8 @@ class EventLog {
   Event& slot(int rank, uint64_t number) const;
 
   int world_size_;
-  size_t slots_;    // number of slots of each rank
-  Mapping memory_;  // a Page for each rank
+  size_t slots_;    // for how many events there is room, for each rank
+  Mapping memory_;  // shared memory with a Page for each rank
 };
 
 }  // namespace fsdp

@@ -5,13 +5,15 @@
 
 namespace fsdp {
 
-extern const char* const kTimelinePage;  // text of page/timeline.html, compiled in
+// The HTML text of common/trace/page/timeline.html, which CMake compiles into the program.
+extern const char* const kTimelinePage;
 
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-// A list in which each name is written once; events refer to a name by its index.
+// The list of the names of modules and units in the page. Each name is in the list once, and events
+// refer to a name by its index.
 class Names {
  public:
   size_t index(const std::string& name) {

@@ -69,7 +69,7 @@ void Recorder::waited(const Call& call, std::optional<std::pair<int64_t, int64_t
 void Recorder::end_flight(const Call& call, std::optional<std::pair<int64_t, int64_t>> moved) {
   const std::lock_guard lock(mutex_);
   const auto flight = flights_.extract({call.communicator, call.level, call.sequence});
-  if (flight.empty()) return;  // the call was issued before this recorder existed
+  if (flight.empty()) return;  // the call was issued before this Recorder was made
   Event event = log_->at(rank_, flight.mapped());
   std::tie(event.begin, event.end) = moved.value_or(std::pair(event.begin, clock_->now()));
   log_->finish(rank_, flight.mapped(), event);

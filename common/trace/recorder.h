@@ -23,16 +23,18 @@ class Recorder final : public CallObserver {
   Recorder(std::shared_ptr<EventLog> log, int rank, std::shared_ptr<Clock> clock);
   ~Recorder();
 
-  static Recorder* current() { return the_current; }  // null: nothing is recorded
+  // Returns the Recorder of this process, or null if it has none, so that nothing is recorded.
+  static Recorder* current() { return the_current; }
 
-  // begin() adds a span that begins now, and returns its number for end(). A span that never ends
-  // shows where the rank was when it failed.
+  // begin() adds an event that begins now, and returns its number; end(number) ends the event now.
+  // An event that never ends shows what the rank was doing when it failed.
   uint64_t begin(EventKind kind, const Call& call);
   void end(uint64_t number);
 
   // Returns the events recorded so far that the log still keeps.
   std::vector<Event> events() const { return log_->events(rank_); }
-  uint64_t count() const { return log_->added(rank_); }  // number of events recorded so far
+  // Returns the number of events recorded so far, including those that the log no longer keeps.
+  uint64_t count() const { return log_->added(rank_); }
 
   void issued(const Call& call, const at::Tensor& output) override;
   void waits(const Call& call) override;
@@ -54,7 +56,7 @@ class Recorder final : public CallObserver {
   // (number of the Communicator, Level of the group, sequence) of a call that was not waited for ->
   // number of the call's event of EventKind::flight.
   std::map<std::tuple<uint8_t, Level, uint64_t>, uint64_t> flights_;
-  uint64_t wait_{};  // number of the event of the current wait
+  uint64_t wait_{};  // number of the event of the wait (EventKind::wait) that began last
 };
 
 // begin_span() and end_span() record a span as Recorder::begin() and end() do. They do nothing if

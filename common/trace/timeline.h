@@ -9,7 +9,7 @@ namespace fsdp {
 
 // The events of the ranks of one run.
 struct Timeline {
-  std::string title;    // for example "fsdp of small, 4 ranks"
+  std::string title;    // what was run: for example "fsdp of small, 4 ranks"
   std::string failure;  // why the run ended early; empty if it did not
   std::vector<std::vector<Event>> ranks;
 };
@@ -27,8 +27,9 @@ std::string chrome_timeline(const Timeline& timeline);
 // Returns an HTML page that shows the timeline and needs no other file and no network.
 std::string html_timeline(const Timeline& timeline);
 
-// Returns text_timeline, chrome_timeline or html_timeline if the extension of `path` is .txt, .json
-// or .html. Throws std::invalid_argument for another extension.
+// Returns the function that makes the kind of timeline that the extension of `path` names:
+// text_timeline for .txt, chrome_timeline for .json, html_timeline for .html. Throws
+// std::invalid_argument for another extension.
 using TimelineWriter = std::string (*)(const Timeline&);
 TimelineWriter timeline_writer(const std::string& path);
 
