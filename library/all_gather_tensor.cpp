@@ -17,7 +17,7 @@ struct Gathered : torch::CustomClassHolder {
       : comm(std::move(comm)), name(std::move(name)), sizes(sizes.vec()) {}
   std::shared_ptr<Communicator> comm;
   std::string name;
-  std::vector<int64_t> sizes;  // sizes of this rank's tensor
+  std::vector<int64_t> sizes;  // sizes of the tensor that this rank passed to all_gather_tensor()
 };
 
 struct AllGather : torch::autograd::Function<AllGather> {

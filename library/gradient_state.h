@@ -145,7 +145,9 @@ class ParameterGradient {
   // The traps (tensors that throw when read) for .grad of the leaf.
   at::Tensor not_reduced_, misplaced_;
   GradientState state_{GradientState::in_unit};
-  at::Tensor earlier_{};  // if the state is incomplete: .grad of the leaf before the trap
+  // If the state is incomplete: the tensor that was in .grad of the leaf before the trap was put
+  // there.
+  at::Tensor earlier_{};
   LocalSum local_sum_{LocalSum::none};
   at::Tensor sum_{};  // the local sum, if local_sum_ is LocalSum::kept
 };

@@ -34,8 +34,8 @@ class HookedModule {
   const std::string& name_of_unit() const { return units_.back().unit->unit(); }
   void reshard() const;
 
-  // Selects the text of the error that reading a sharded parameter throws. Does nothing for a unit
-  // without elements.
+  // Selects the text of the error that is thrown if a parameter of this module's units is read
+  // while it is sharded: the text for `situation`. Does nothing for a unit without elements.
   void say_what_to_do(Situation situation) const;
 
   // Throws std::logic_error if a parameter of a unit is no longer a view of the unit's flat tensor.
@@ -49,14 +49,14 @@ class HookedModule {
   // Makes the next check_unwritten() accept earlier writes: forgets the parameters' versions.
   void allow_writes();
 
-  // end_forward() notes the shards' versions at the end of a forward. check_unchanged() throws
-  // std::logic_error if a shard was changed after that, or if a unit is unsharded and has other
-  // values than the shard.
+  // end_forward() stores the version counters of the shards at the end of a forward of this module.
+  // check_unchanged() throws std::logic_error if a shard was changed after that, or if a unit is
+  // unsharded and has other values than the shard.
   void end_forward();
   void check_unchanged() const;
 
   UnrecordedCalls unrecorded{};
-  int64_t calls{};  // number of calls of the module that are under way
+  int64_t calls{};  // number of calls of the module that have begun and not ended
 
  private:
   struct Guarded {
@@ -68,7 +68,8 @@ class HookedModule {
     // Version counters of the unit's parameters, to detect a write while they are gathered. Empty:
     // the next check_unwritten() reads them.
     std::vector<uint32_t> versions{};
-    // The error text for each Situation; empty if the unit has no elements.
+    // For each Situation, the text of the error that is thrown if a parameter is read while the
+    // unit is sharded. Empty texts if the unit has no elements.
     std::array<std::string, 3> messages{};
   };
   static void check_unwritten(Guarded& guarded);

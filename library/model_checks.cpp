@@ -24,7 +24,7 @@ std::vector<NamedParameter> with_values(std::vector<NamedParameter> tensors) {
 // The memory of a tensor in its storage: from its first element to the end of its last element.
 struct Extent {
   const void* storage;
-  int64_t begin, end;  // [bytes] distances from the beginning of the storage
+  int64_t begin, end;  // [bytes] where the tensor begins and ends, counted from the storage's start
   std::string name;
 
   Extent(std::string named, const at::Tensor& tensor)

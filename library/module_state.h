@@ -9,14 +9,15 @@
 #include <string>
 #include <vector>
 
-// The parameters and buffers of a module as a StateDict, both for sharded and for replicated
-// models.
+// These functions read the parameters and buffers of a module into a StateDict, and check a
+// StateDict before it is loaded. They are for both sharded and replicated models.
 namespace fsdp {
 
 // Returns the parameters and buffers under each of their names: a tied parameter has several.
 std::map<std::string, at::Tensor> named_tensors(const Module& net);
 
-// Returns what `copy` returns for each parameter and buffer, under each of their names.
+// Returns a StateDict with the tensor that `copy` returns for each parameter and buffer of `net`,
+// under each name of the parameter or buffer.
 StateDict state_of(const Module& net,
                    const std::function<at::Tensor(const at::Tensor& tensor)>& copy);
 

@@ -19,7 +19,7 @@ class [[nodiscard]] NoSync {
     end();
     set_ = std::exchange(other.set_, nullptr);
     // If both objects were scopes of the same model, end() has switched that model's reductions on,
-    // although the scope of `other` goes on. This call switches them off again.
+    // although the scope of `other` goes on. set_(false) switches them off again.
     if (set_) set_(false);
     return *this;
   }
@@ -28,7 +28,9 @@ class [[nodiscard]] NoSync {
   void end() {
     if (set_) std::exchange(set_, nullptr)(true);
   }
-  std::function<void(bool sync)> set_;  // null: the scope has ended or was moved away
+  // Switches the reductions of the model on or off. Null: the scope has ended, or another object
+  // has it now.
+  std::function<void(bool sync)> set_;
 };
 
 }  // namespace fsdp

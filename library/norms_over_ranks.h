@@ -11,7 +11,9 @@ namespace fsdp {
 
 struct NamedPart {
   std::string name;
-  at::Tensor part;  // this rank's part of a tensor; undefined if the tensor does not exist
+  // This rank's part of a tensor, such as a gradient; undefined if this rank does not have the
+  // tensor.
+  at::Tensor part;
 };
 
 // Returns .grad of each parameter, under the name of the parameter.

@@ -44,7 +44,8 @@ class ParameterTraps : public std::enable_shared_from_this<ParameterTraps> {
   // that the trap was not destroyed.
   void check_in_place(size_t parameter);
 
-  bool is_trap(size_t parameter) const;  // whether .grad of the parameter is a trap
+  // Returns whether .grad of the parameter with this index is a trap.
+  bool is_trap(size_t parameter) const;
 
  private:
   const at::Tensor& gradient(size_t parameter) const;
@@ -53,9 +54,12 @@ class ParameterTraps : public std::enable_shared_from_this<ParameterTraps> {
   struct Trap {
     at::Tensor parameter;  // the module's parameter
     c10::Storage storage;  // the storage of all traps of the parameter's unit
-    int64_t number{};      // number of the watched trap in .grad; 0: no trap is watched
+    // Number of the trap that is in .grad of the parameter and is watched; 0: no trap is watched.
+    int64_t number{};
   };
-  std::vector<Trap> traps_;  // one for each parameter, in the order of ShardedLeaves::entries()
+  // For each parameter, the trap that set() puts into the parameter's .grad; in the order of
+  // ShardedLeaves::entries().
+  std::vector<Trap> traps_;
   int64_t last_number_{};
   Gone gone_;
 };

@@ -28,14 +28,16 @@ namespace fsdp {
 // tensor is this rank's part. The result of an operator that computes element by element gets
 // of_result() of the operator's first marked operand as its description.
 struct PartOf : c10::BackendMeta {
-  std::string parameter;  // name of the parameter
+  // Name of a parameter. The whole tensor is this parameter or its gradient, or was computed from
+  // one of the two.
+  std::string parameter;
   // Whether the whole tensor is the parameter's gradient, or was computed from the gradient.
   bool is_gradient{};
   // The description for results that are computed from this tensor; null if this object is itself
   // the description of such a result.
   c10::intrusive_ptr<PartOf> of_result{};
-  // Which elements of the whole tensor each rank has; null if that is not known, or for a result of
-  // at::cat().
+  // Says which elements of the whole tensor each rank has; null if that is not known, or if the
+  // marked tensor is a result of at::cat().
   std::shared_ptr<const Placement> placement{};
   // `pieces` and `of_pieces` are empty except for a result of at::cat(), which consists of pieces:
   // the tensors that at::cat() has joined. `pieces`: the index of the first element of each piece,

@@ -14,10 +14,11 @@ namespace fsdp {
 // Says which elements of a whole tensor each rank has. Each rank has a range of them, in row-major
 // order and in the order of the ranks; a range may be empty.
 struct Placement {
-  std::weak_ptr<Communicator> comm;  // the ranks' communicator; expires with the model
-  int rank{};                        // this rank's number in `comm`
-  std::vector<int64_t> sizes;        // sizes of the whole tensor
-  // [elements] W + 1 numbers: rank r has the elements from begins[r] up to begins[r + 1].
+  // The communicator of the ranks that have parts of the tensor; expires with the model.
+  std::weak_ptr<Communicator> comm;
+  int rank{};                  // this rank's number in `comm`
+  std::vector<int64_t> sizes;  // sizes of the whole tensor
+  // [elements] W + 1 numbers: rank r has the elements from begins[r] to begins[r + 1] - 1.
   std::vector<int64_t> begins;
 
   // If the whole tensor is a result of flatten(): the placement of the tensor that was flattened.

@@ -18,23 +18,30 @@ namespace fsdp {
 // `limit` and `mixed_precision` are as in FullyShardedDataParallelOptions.
 struct PlanOptions {
   int world_size{8};
-  int shard_size{0};  // number of ranks in a replica; 0: all ranks
+  int shard_size{0};  // number of ranks of a replica; 0: all ranks are one replica
   WrapPolicy wrap{wrap_blocks()};
   bool reshard_after_forward{true};
   int limit{2};
   MixedPrecisionPolicy mixed_precision{};
-  OptimizerOptions optimizer{};  // AdamW or SGD
+  OptimizerOptions optimizer{};  // the optimizer and its options; AdamW or SGD, not Muon
 };
 
 // The cost of a step on rank 0, from the second step on. Buffers of transports are not counted.
 struct PlannedStep {
   // For each phase: the highest live bytes of each memory class, and of all classes together.
   std::array<LiveBytes, kPhases> peaks;
-  LiveBytes at_peak;         // live bytes when they are highest in the step
-  Phase phase{};             // the phase in which the live bytes are highest
-  std::string unit;          // the unit whose module runs then: "layers.3", or "root"
-  int64_t received_bytes{};  // bytes that the rank receives in collectives
-  int64_t flops{};           // operations of matrix products and attention
+  // The live bytes, by memory class and in total, at the moment of the step at which their total is
+  // highest.
+  LiveBytes at_peak;
+  // The phase of the step in which the total of live bytes is highest.
+  Phase phase{};
+  // Name of the unit whose module runs when the total of live bytes is highest: "layers.3", or
+  // "root".
+  std::string unit;
+  // Number of bytes that rank 0 receives in the collectives of the step.
+  int64_t received_bytes{};
+  // Number of floating-point operations of the step's matrix products and attention on rank 0.
+  int64_t flops{};
 };
 
 // Plans the training of the model that `build` makes, with one forward and backward pass on the

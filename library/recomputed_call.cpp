@@ -69,7 +69,7 @@ struct CallToRepeat : torch::CustomClassHolder {
   std::shared_ptr<torch::nn::Module> owner;  // keeps `module` alive
   Module& module;
   c10::Device device;
-  Surroundings first;  // generator states and settings when the call began
+  Surroundings first;  // the generators' states and the thread's settings when the call began
   std::function<variable_list(const variable_list&)> again;
 };
 
@@ -142,8 +142,9 @@ variable_list as_leaves(const variable_list& inputs) {
   return leaves;
 }
 
-// A call whose backward runs forward() again. The parameters are inputs of the node too, so the
-// engine handles the gradients that backward() returns for them as those of any node.
+// The autograd function of a call whose backward runs the module's forward() again. The parameters
+// are inputs of its node too, so the engine handles the gradients that backward() returns for them
+// as those of any node.
 struct RecomputedCall : torch::autograd::Function<RecomputedCall> {
   static variable_list forward(AutogradContext* context, at::TensorList parameters,
                                at::TensorList inputs, const c10::intrusive_ptr<CallToRepeat>& call,

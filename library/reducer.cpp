@@ -118,7 +118,8 @@ void Reducer::zero_grad() {
 }
 
 void Reducer::begin_pass() {
-  if (pass_ >= 0) return;  // this pass, or the pass around this one, has begun already
+  // If pass_ is set, begin_pass() has begun the current pass already, or the pass around it.
+  if (pass_ >= 0) return;
   check_parameters();
   reduces_ = sync_;
   prepare_for_backward();
@@ -198,7 +199,8 @@ void Reducer::mark_ready(Entry& entry) {
   buckets_->ready(entry.gradient);
 }
 
-// Returns the place of the parameter's gradient in its bucket.
+// Returns the place of the parameter's gradient in its bucket, as a view with the parameter's
+// sizes.
 at::Tensor Reducer::place_of(const Entry& entry) {
   const at::Tensor padded = buckets_->place(entry.gradient);
   return view_of_storage(padded.storage(), padded.storage_offset(), entry.tensor.sizes());
@@ -268,7 +270,7 @@ void Reducer::move_gradients_to_leaves() {
 void Reducer::break_off() {
   pass_ = -1;
   try {
-    // Waits for the all-reduces that the pass has issued.
+    // begin() waits for the all-reduces that the pass has issued.
     buckets_->begin();
   } catch (const std::exception&) {  // a collective has failed; every later one throws this error
   }
@@ -277,7 +279,8 @@ void Reducer::break_off() {
     if (std::exchange(entry.arriving, false)) entry.tensor.mutable_grad() = entry.placeholder;
     for (at::Tensor* part : {&entry.unsynced, &entry.local, &entry.reduced})
       part->reset();
-    // The gradient is not broken if the user has dropped .grad during the pass.
+    // If the user has dropped or replaced .grad during the pass, the gradient does not count as
+    // broken.
     entry.broken = entry.tensor.grad().is_same(entry.placeholder);
   }
 }
@@ -291,8 +294,8 @@ void Reducer::compare_ranks() {
     invariants.push_back({"parameter " + entry.name,
                           entry.tensor.requires_grad() ? "trainable" : "frozen", kFreezeTheSame});
     RankInvariant of_values = invariant_of_values("parameter " + entry.name, some, kReplicasDiffer);
-    // If values differ between ranks, the message then names an element of the whole parameter, not
-    // of the sample `some`.
+    // Because of this assignment, the message about values that differ between ranks names an
+    // element of the whole parameter, not of the sample `some`.
     of_values.values = entry.tensor;
     invariants.push_back(of_values);
   }

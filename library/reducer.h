@@ -34,8 +34,10 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
     // `arriving`: autograd has a gradient and adds it to .grad next.
     // `arrived`: autograd has added a gradient to .grad.
     bool trains{}, arriving{}, arrived{};
-    at::Tensor unsynced{};  // the gradient of the current pass, if the pass runs in no_sync()
-    size_t gradient{};      // if `trains`: the gradient's index in the buckets of the pass
+    // If the current pass runs in no_sync(): the parameter's gradient of this pass.
+    at::Tensor unsynced{};
+    // If `trains`: the number that the gradient has in the BucketReducer of the pass.
+    size_t gradient{};
     std::function<void()> remove_hook{[] {}};
   };
 
@@ -44,7 +46,7 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   Reducer(const Reducer&) = delete;
   void register_hooks();
 
-  // Returns the parameters with their gradients, in the order of distinct_parameters().
+  // Returns an Entry for each parameter, in the order of distinct_parameters().
   const std::vector<Entry>& entries() const { return entries_; }
   // Call begin_forward() when a forward of the module begins, outside a backward pass.
   void begin_forward();
@@ -72,7 +74,7 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
 
   Module& net_;
   std::shared_ptr<Communicator> comm_, replicas_;  // replicas_ is null if there are no replicas
-  int64_t cap_;                                    // [bytes] capacity of a bucket
+  int64_t cap_;                                    // [bytes] largest size of a bucket of gradients
   std::vector<Entry> entries_;
   std::unique_ptr<BucketReducer> buckets_;  // the buckets of the current pass; null between passes
   bool trains_{};                           // whether `buckets_` has a place for any gradient
@@ -80,7 +82,7 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   // The engine's number of the current backward pass; -1 between passes. A pass inside the current
   // pass has another number.
   int pass_{-1};
-  UnrecordedCalls unrecorded_;  // detects a second run of a call of the module
+  UnrecordedCalls unrecorded_;  // detects that a checkpoint calls the module for the second time
   bool reduces_{};              // whether the current backward pass reduces gradients
   bool sync_{true};             // whether the next backward pass will reduce gradients
 };

@@ -52,8 +52,8 @@ class ReplicatedModel {
                   const DistributedDataParallelOptions& options);
   ReplicatedModel(const ReplicatedModel&) = delete;  // a copy would share the hooks of `net`
 
-  // The module's own parameters, each distinct one once, under its first name. net.parameters()
-  // works too.
+  // parameters() and named_parameters() return the module's own parameters, each once; if a
+  // parameter has several names, under the first one. Optimizers can also take net.parameters().
   std::vector<at::Tensor> parameters() { return named_parameters().values(); }
   torch::OrderedDict<std::string, at::Tensor> named_parameters();
   void zero_grad();  // drops the gradients, also those that have not been reduced
@@ -94,7 +94,7 @@ class ReplicatedModel {
   std::shared_ptr<Communicator> comm_;
   bool broadcast_buffers_;
   std::shared_ptr<torch::nn::Module> owner_;  // keeps `net` alive; null if no shared_ptr owns it
-  std::shared_ptr<Reducer> reducer_;          // the hooks of `net` own it too
+  std::shared_ptr<Reducer> reducer_;          // the hooks of `net` keep the Reducer alive, too
 };
 
 // Returns whether a ReplicatedModel reduces the gradient of this parameter.

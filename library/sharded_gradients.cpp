@@ -155,7 +155,9 @@ void ShardedGradients::on_backward_begin() {
     see_users_changes(i);
   disarm_traps();
   begin_pass();
-  on_backward_end([] {},  // does nothing, because ShardedModelImpl calls end_pass()
+  // The callback for a pass that does not throw is empty, because ShardedModelImpl calls end_pass()
+  // at the end of such a pass.
+  on_backward_end([] {},
                   [weak = weak_from_this()] {
                     const auto alive = weak.lock();
                     if (alive && alive->under_way_) alive->break_off();
@@ -182,7 +184,8 @@ void ShardedGradients::leave_pass() {
 }
 
 // Returns whether this pass adds gradients of parameters to .grad. A pass of autograd::grad() does
-// not: it returns gradients to its caller.
+// not: it returns gradients to its caller. Throws std::logic_error if such a pass is asked for the
+// gradient of a sharded parameter.
 bool ShardedGradients::adds_up() const {
   bool adds_up = gradient_target(nullptr).grad;
   for (const ShardedParameter& entry : leaves_->entries()) {

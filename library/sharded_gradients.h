@@ -26,7 +26,8 @@ class ShardedGradients : public std::enable_shared_from_this<ShardedGradients> {
                                                   std::shared_ptr<ShardedLeaves> leaves);
   ShardedGradients(const ShardedGradients&) = delete;
 
-  void set_sync(bool sync);  // false: backward passes reduce nothing
+  // Sets whether later backward passes reduce gradients.
+  void set_sync(bool sync);
 
   // Moves the gradients from the units to .grad of the leaves, the tensors of model.parameters(),
   // now and after each later pass.
@@ -78,10 +79,11 @@ class ShardedGradients : public std::enable_shared_from_this<ShardedGradients> {
   std::vector<std::shared_ptr<FlatParameter>> units_;
   std::shared_ptr<ShardedLeaves> leaves_;
   std::shared_ptr<ParameterTraps> traps_;
-  std::vector<ParameterGradient> gradients_;  // in the order of leaves_->entries()
-  bool under_way_{};                          // whether a backward pass has begun and not ended
-  bool idle_{};                               // whether the current pass adds nothing to .grad
-  // Whether, at the end of the last pass, a unit had gradients that were not reduced.
+  // The gradient of each parameter, in the order of leaves_->entries().
+  std::vector<ParameterGradient> gradients_;
+  bool under_way_{};  // whether a backward pass has begun and not ended
+  bool idle_{};       // whether the current backward pass adds no gradient to .grad
+  // Whether, at the end of the last backward pass, any unit had gradients that were not reduced.
   bool any_unit_waits_{};
   bool moves_gradients_{};
   bool sync_{true};

@@ -21,7 +21,8 @@ std::vector<int64_t> sizes_of_part(const at::Tensor& whole, int64_t numel, int w
 ShardedLeaves::ShardedLeaves(const FullySharded& sharded, const std::shared_ptr<Communicator>& comm)
     : units_(sharded.units()) {
   const at::NoGradGuard no_grad;
-  std::vector<size_t> next(units_.size());  // index of the next parameter of each unit
+  // For each unit, the index in the unit of the parameter for which the loop makes the next leaf.
+  std::vector<size_t> next(units_.size());
   for (const auto& parameter : sharded.layout().parameters) {
     const FlatParameter& unit = *units_[parameter.unit];
     const at::Tensor whole = unit.parameters()[next[parameter.unit]++].tensor;
@@ -39,7 +40,8 @@ ShardedLeaves::ShardedLeaves(const FullySharded& sharded, const std::shared_ptr<
                         begin - parameter.offset, offset, leaf, sizes, whole.requires_grad()});
     ShardedParameter& entry = entries_.back();
     entry.no_gradient_by_name = std::make_shared<NoGradientByName>(leaf, parameter.name);
-    if (comm->world_size() == 1) continue;  // the only rank has the whole parameter
+    // If there is only one rank, it has whole parameters, so nothing is marked as a part.
+    if (comm->world_size() == 1) continue;
     const auto placement = placement_of(whole.sizes(), parameter.offset, unit.shard_numel(), comm);
     entry.part = part_of(parameter.name, /*is_gradient=*/false, placement);
     entry.part_of_gradient = part_of(parameter.name, /*is_gradient=*/true, placement);

@@ -15,9 +15,9 @@ struct ShardedParameter {
   std::string name;
   at::Tensor whole;  // the module's parameter, a view of its unit's flat tensor
   size_t unit;       // index of the parameter's unit in FullySharded::units()
-  int64_t flat;      // [elements] where the parameter begins in the unit's flat tensor
-  int64_t begin;     // [elements] where `leaf` begins in the parameter
-  int64_t offset;    // [elements] where `leaf` begins in the unit's shard
+  int64_t flat;      // index of the parameter's first element in the unit's flat tensor
+  int64_t begin;     // index of the first element of `leaf` in the parameter
+  int64_t offset;    // index of the first element of `leaf` in this rank's shard of the unit
   // A view of the shard, with the shard's version counter: [1, ..., 1, n] with as many dimensions
   // as `whole`, but at least one. On one rank it has the sizes of `whole`.
   at::Tensor leaf;

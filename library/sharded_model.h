@@ -27,7 +27,7 @@ struct FullyShardedDataParallelOptions {
   int limit{2};
   FlatParameter::Materialize materialize{};
   std::vector<torch::nn::Module*> ignored{};
-  MixedPrecisionPolicy mixed_precision{};  // the mixed precision of every unit
+  MixedPrecisionPolicy mixed_precision{};  // the dtypes of every unit's all-gathers and reductions
   // Cast the root's input to param_dtype if it is floating-point. If the root is a ModuleOf, cast
   // only the one input that its hooks see.
   bool cast_forward_inputs{true};
@@ -39,7 +39,9 @@ class ShardedOptimizer;
 struct ModelState;
 
 struct SummonOptions {
-  bool writeback{true};  // keep what `body` writes to the parameters; false: discard it
+  // Whether the model keeps what `body` (of summon_full_params()) writes to the parameters; false:
+  // it is discarded.
+  bool writeback{true};
 };
 
 class ShardedModelImpl;
@@ -94,7 +96,8 @@ class ShardedModel {
   // - other operators, such as p[0] or matmul(), throw. full_tensor(tensor) is the whole tensor,
   //   and this_ranks_part(tensor) is the part as a plain tensor.
   std::vector<at::Tensor> parameters();
-  // The tensors of parameters(), each under its parameter's first name.
+  // Returns the tensors of parameters(), each under the name of its parameter; if a parameter has
+  // several names, under the first one.
   torch::OrderedDict<std::string, at::Tensor> named_parameters();
   void zero_grad();  // drops the gradients of all sharded parameters, also those not yet reduced
 
@@ -112,9 +115,9 @@ class ShardedModel {
   bool gradients_are_finite();
 
   // Collective: one all-gather, of 8 bytes for each parameter, and, unless norm_type is infinite,
-  // one all-reduce, of 160 bytes for each parameter. These functions return the p-norm of each
-  // whole parameter or gradient under the parameter's first name. Use them for LARS, LAMB,
-  // max-norm, or a log.
+  // one all-reduce, of 160 bytes for each parameter. param_norms() returns the p-norm of each whole
+  // parameter, grad_norms() that of each whole gradient. The key is the parameter's name; if it has
+  // several names, the first one. Use the norms for LARS, LAMB, max-norm, or a log.
   // - A norm is the same on every rank, and has the same bits for every number of ranks and with
   //   DistributedDataParallel: nothing is rounded before the end (optim/p_norm.h). So the last bits
   //   can differ from those of torch's norm().

@@ -85,9 +85,11 @@ class ShardedModelImpl : public std::enable_shared_from_this<ShardedModelImpl> {
   std::vector<Module::HookHandle> first_hooks_;
   // All parameters of the model, including those of ignored modules.
   std::set<at::TensorImpl*> parameters_;
-  std::vector<const void*> calls_;  // the running calls of modules that have hooks of this object
-  bool summoned_{};                 // true between summon() and end_summon()
-  bool has_trained_{};              // whether a forward that records gradients has begun
+  // The calls of modules with hooks of this object that have begun and not ended, each as
+  // Module::current_call() names it.
+  std::vector<const void*> calls_;
+  bool summoned_{};     // whether summon() was called, and end_summon() was not called after it
+  bool has_trained_{};  // whether any forward that records gradients has begun so far
   // requires_grad of each parameter, in the order of leaves_->entries(), when the ranks last
   // compared these values.
   std::vector<bool> agreed_;

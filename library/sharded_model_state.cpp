@@ -45,7 +45,7 @@ StateDict ShardedModel::state_dict(bool rank0_only) {
   const bool keeps = !rank0_only || comm.rank() == 0;
   const at::NoGradGuard no_grad;
   std::map<at::TensorImpl*, at::Tensor> whole;
-  std::vector<RankInvariant> invariants;  // values of parameters, to be compared between replicas
+  std::vector<RankInvariant> invariants;  // parameters whose values replicas must compare
   for (size_t unit = 0; unit < units().size(); ++unit) {
     const at::Tensor flat = gather_flat(comm, units()[unit]->shard(), units()[unit]->unit());
     for (const auto& entry : sharding_->leaves().entries()) {

@@ -141,7 +141,8 @@ std::vector<RankInvariant> invariants_of(const Json& manifest, const Entries& en
   std::vector<RankInvariant> invariants{{"the optimizer",
                                          manifest.at("optimizer").get<std::string>(),
                                          "make the same on every rank"}};
-  std::map<std::string, std::string> first;  // name of the first parameter of each group
+  std::map<std::string, std::string>
+      first;  // "group 0", ... -> name of the group's first parameter
   for (const auto& entry : entries) {
     const std::string group = group_of(manifest, entry.name);
     first.try_emplace(group, entry.name);
@@ -230,7 +231,7 @@ void check_groups(const Json& own, const Json& saved) {
   }
   Json params = saved.at("params");
   params.update(own.at("params"));
-  // The name of the first parameter of each group.
+  // "group 0", ... of the manifest `own` or `saved` -> name of the group's first parameter.
   std::map<std::string, std::string> first_of_own, first_of_saved;
   for (const auto& [name, value] : params.items()) {
     const std::string group = group_of(own, name), saved_group = group_of(saved, name);
@@ -316,7 +317,7 @@ void load_optimizer_state(Optimizer& optimizer, Communicator& comm, const Entrie
   agree_on(comm, [&] { own = manifest_of(optimizer, entries); });
   check_same_on_all_ranks(comm, invariants_of(own, entries, /*with_options=*/false),
                           kLoadOptimizerState);
-  std::vector<OptionValues> options;  // the options of each group
+  std::vector<OptionValues> options;  // for each group of `optimizer`, its options
   for (const auto& group : optimizer.param_groups())
     options.push_back(values_of(group.options()));
   std::map<void*, std::unique_ptr<OptimizerParamState>> states;

@@ -10,8 +10,9 @@
 #include <string>
 #include <vector>
 
-// The state of a torch optimizer by name, both for sharded and for replicated parameters. `entries`
-// are the parameters, each with the leaf that this rank owns.
+// These functions save, load and compare the state of a torch optimizer by the names of its
+// parameters, both for sharded and for replicated parameters. `entries` are the parameters, each
+// with the leaf that this rank owns.
 namespace fsdp {
 
 inline constexpr const char* kSaveOptimizerState = "optim_state_dict";
@@ -28,9 +29,10 @@ void check_optimizer_on_all_ranks(const torch::optim::Optimizer& optimizer, Comm
 using NamedTensors = std::map<std::string, at::Tensor>;
 using GatherStates = std::function<NamedTensors(const std::map<size_t, NamedTensors>& own)>;
 
-// Collective. Returns the state of all ranks: "NAME/KEY", and "param_groups". `gather` is
-// collective too. Set `replicated` if `gather` returns the same tensors in several replicas: then
-// this function throws if their values differ. Throws what check_optimizer_on_all_ranks() throws.
+// Collective. Returns the whole state of the optimizer, gathered from all ranks: a tensor under
+// each "NAME/KEY", and a text under "param_groups". `gather` is collective too. Set `replicated` if
+// `gather` returns the same tensors in several replicas: then this function throws if their values
+// differ. Throws what check_optimizer_on_all_ranks() throws.
 StateDict optimizer_state(const torch::optim::Optimizer& optimizer, Communicator& comm,
                           const std::vector<ShardedParameter>& entries, bool replicated,
                           const GatherStates& gather);

@@ -20,7 +20,9 @@ class UnrecordedCalls {
   bool run_again();
 
  private:
-  int64_t calls_{};  // calls without gradients, outside of backward passes, that have not run again
+  // Number of calls of the module that ran without gradients, outside of backward passes, and that
+  // have not run again in a backward pass.
+  int64_t calls_{};
 };
 
 }  // namespace fsdp

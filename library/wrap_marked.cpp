@@ -11,8 +11,8 @@
 namespace fsdp {
 namespace {
 
-// A module that fully_shard(module) has marked has a Mark, which is true when a policy has chosen
-// the module. The module's hook owns the Mark.
+// A module that fully_shard(module) has marked has a Mark. The Mark is true if the policy of
+// wrap_marked() has chosen the module as a unit. The module's forward pre-hook owns the Mark.
 using Mark = std::atomic<bool>;
 
 // The marks that fully_shard(module) has set on any thread, because one thread may mark a module
