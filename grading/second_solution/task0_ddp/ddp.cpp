@@ -98,7 +98,7 @@ class Buckets final : public BucketReducer {
   GradientBuckets plan_;
   // Whether this object allocates the buckets; false if the caller has passed them to begin().
   bool own_{};
-  std::vector<at::Tensor> tensors_;  // the tensor of each bucket; undefined: not allocated
+  std::vector<at::Tensor> tensors_;  // the tensor of each bucket; undefined if it has no memory yet
   // For each bucket, the indices of its gradients that are not ready.
   std::vector<std::set<size_t>> waits_for_;
   std::deque<Handle> pending_;

@@ -125,13 +125,14 @@ Values Tape::perform(const OperatorHandle& op, const Values& arguments) {
   }
 
   const auto is_sparse = [](const at::Tensor& tensor) { return !tensor.has_storage(); };
-  if (std::ranges::any_of(tensors_in(*results), is_sparse))
-    return *results;  // sparse results are made now, so no replay makes them
+  // A call with sparse results is not recorded: its results have real values already.
+  if (std::ranges::any_of(tensors_in(*results), is_sparse)) return *results;
   for (const at::Tensor& tensor : tensors_in(*results)) {
     step.makes.push_back(tensor.storage());
     if (tensor.is_meta() && !recorded(tensor)) written.push_back(storage_of(tensor));
   }
-  if (written.empty()) return *results;  // not recorded: the call made a view or read sizes
+  // A call that writes nothing is not recorded: it has only made a view or read sizes.
+  if (written.empty()) return *results;
   for (const c10::StorageImpl* storage : written)
     last_writer[storage] = steps.size();
   steps.push_back(std::move(step));
@@ -158,7 +159,8 @@ std::optional<Values> Tape::on_meta(const OperatorHandle& op, const Values& argu
 // become meta tensors, so they are deferred too.
 Values Tape::on_values(const OperatorHandle& op, const Values& arguments) const {
   at::NoGradGuard no_grad;
-  Storages given;  // storage of a materialized argument -> storage of the argument
+  // Storage of the materialized value of an argument -> storage of the argument itself.
+  Storages given;
   const Values values = map_tensors(op, arguments, [&](const at::Tensor& tensor, bool) {
     at::Tensor value = value_of(tensor);
     if (value.has_storage()) given.emplace(storage_of(value), tensor.storage());

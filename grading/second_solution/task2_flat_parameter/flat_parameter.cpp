@@ -11,9 +11,9 @@ namespace fsdp {
 namespace {
 
 // The flat gradient exists from the first mark_gradient_ready() until the next reduce_gradient().
-// In this time, each collected .grad is a view of the flat gradient. The flat gradient has the
-// parameters' dtype, or the dtype that widen_gradients() has given to it. reduce_gradient()
-// converts it to reduce_dtype.
+// In this time, .grad of each parameter for which mark_gradient_ready() was called is a view of the
+// flat gradient. The flat gradient has the parameters' dtype, or the dtype that widen_gradients()
+// has given to it. reduce_gradient() converts it to reduce_dtype.
 class FlatParameterImpl final : public FlatParameter {
  public:
   FlatParameterImpl(std::string unit, std::vector<NamedParameter> parameters,
@@ -40,13 +40,15 @@ class FlatParameterImpl final : public FlatParameter {
   void set_memory(size_t bytes);
   void wait_for_all() noexcept;
   void begin_gradient();
-  void take_gradients();  // drops every .grad and gradient_
+  void take_gradients();  // resets gradient_ and .grad of every parameter
 
-  // [padded_numel], in memory of this object; no memory while the unit is sharded.
+  // [padded_numel], in memory of this object; the unit's flat tensor, of which the parameters are
+  // views. It has no memory while the unit is sharded.
   at::Tensor flat_;
-  at::Tensor lent_shard_;  // shard_, or a rounded copy of it that the other ranks read
-  // [padded_numel], in memory of this object; the gradients collected since the last
-  // reduce_gradient().
+  // What the other ranks read in an all-gather: shard_ itself, or a copy of it in param_dtype.
+  at::Tensor lent_shard_;
+  // [padded_numel], in memory of this object; the flat gradient, with the gradients for which
+  // mark_gradient_ready() was called since the last reduce_gradient().
   at::Tensor gradient_;
   // [padded_numel], in memory of this object; the input of the reduction under way: the former
   // gradient_, or a copy of it in reduce_dtype.

@@ -23,7 +23,8 @@ class BackwardHooksImpl final : public BackwardHooks,
 
  private:
   struct Call {
-    uint64_t first_node;  // sequence number of the graph's next node when the call began
+    // The sequence number that the first graph node made by the call gets.
+    uint64_t first_node;
     // Address of the view of the input that the module gets; only for comparisons.
     const void* inside{};
     bool recorded{};  // whether the call ran with gradients recorded
@@ -32,14 +33,14 @@ class BackwardHooksImpl final : public BackwardHooks,
   };
   struct Unit {
     std::shared_ptr<FlatParameter> flat;
-    std::vector<std::shared_ptr<Call>> in_forward;  // running calls; the innermost last
-    std::vector<std::weak_ptr<Call>> calls;         // ended calls whose graph may still exist
+    std::vector<std::shared_ptr<Call>> in_forward;  // the module's running calls; innermost last
+    std::vector<std::weak_ptr<Call>> calls;  // the module's ended calls; their graphs may exist
     // Number of forward calls without gradients that a backward pass may run again, with gradients,
     // as a checkpoint does.
     int to_record{};
     // How many of the `to_record` calls ran inside a forward call that records gradients.
     int hidden{};
-    bool reduced{};  // whether this pass has reduced the unit
+    bool reduced{};  // whether this backward pass has reduced the unit's gradients
     bool read_in_backward{};
 
     // Returns whether this pass has begun to run the nodes of a call and has not run all of them,
@@ -63,9 +64,10 @@ class BackwardHooksImpl final : public BackwardHooks,
 
   std::vector<std::shared_ptr<Unit>> units_;
   std::shared_ptr<FlatParameter> reducing_;  // the unit whose reduce-scatter is under way
-  std::weak_ptr<bool> pass_;                 // expires when the outermost pass ends
-  int outermost_{};                          // the engine's number of the outermost pass
-  bool ended_{true};                         // whether the latest pass has reached its end
+  std::weak_ptr<bool> pass_;  // expires when the outermost backward pass ends, also by an exception
+  int outermost_{};           // the number that the engine has given to the outermost backward pass
+  // False: the latest pass is running, or has thrown and drop_broken_pass() has not cleaned up yet.
+  bool ended_{true};
   bool sync_{true};
 };
 

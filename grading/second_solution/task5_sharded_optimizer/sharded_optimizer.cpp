@@ -32,8 +32,8 @@ class ShardedOptimizerImpl final : public ShardedOptimizer {
   struct Group {
     OptimizerOptions options;
     std::vector<Piece> pieces;
-    std::vector<const FlatParameter*> units;  // the unit of each piece
-    std::vector<size_t> indices;              // the index of each piece's parameter in its unit
+    std::vector<const FlatParameter*> units;  // for each piece, its unit
+    std::vector<size_t> indices;  // for each piece, the index of its parameter in its unit
   };
   // Returns the sharded gradients of all trainable units that have one.
   std::vector<at::Tensor> gradients() const;
@@ -117,7 +117,8 @@ void ShardedOptimizerImpl::for_muon_pieces(const FlatParameter& unit, const at::
 // this tensor to zero. So a reduce-scatter gives each rank the orthogonalized elements of its
 // shard, with which apply_orthogonal_update() updates the pieces.
 void ShardedOptimizerImpl::update_round(const MatrixRound& round) {
-  // Index of a unit -> averaged gradients of this rank's shard, and of all shards.
+  // Index of a unit -> two tensors: the averaged gradients of this rank's shard, and those of all
+  // shards.
   std::map<size_t, std::pair<at::Tensor, at::Tensor>> tensors;
   std::map<size_t, Handle> calls;
   for (const auto& [u, matrices] : round) {
@@ -203,7 +204,8 @@ double ShardedOptimizerImpl::clip_grad_norm(double max_norm, double norm_type) {
   at::NoGradGuard no_grad;
   const std::vector<at::Tensor> gradients = this->gradients();
   const auto options = at::TensorOptions(at::kDouble).device(comm_->device());
-  // Adds up `of_gradient` of all gradients, over all units and ranks.
+  // Collective. Returns the sum, over all units and all ranks, of the exact sum of_gradient(g) of
+  // each unit's gradient g.
   const auto total = [&](const auto& of_gradient) {
     std::vector<at::Tensor> sums{at::zeros({kDigits}, options)};
     std::transform(gradients.begin(), gradients.end(), std::back_inserter(sums), of_gradient);

@@ -62,7 +62,7 @@ class PrefetcherImpl final : public Prefetcher,
   Direction forward_;
   // backward_.coming has the units whose forward has ended, the latest first.
   Direction backward_;
-  // How many units in backward_.coming were there before the current forward began.
+  // The number of units that backward_.coming had when the current forward began.
   size_t earlier_{};
 };
 

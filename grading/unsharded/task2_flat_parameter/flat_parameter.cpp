@@ -8,8 +8,9 @@ namespace fsdp {
 namespace {
 
 // A cheat: every rank holds all parameters all the time, but reports states as if they were
-// sharded. It issues the collectives that the tests expect, and discards their results. The tests
-// of tasks 2 to 7 must give no point for it.
+// sharded. It issues the all-gathers and reduce-scatters that the tests expect, and discards their
+// results; it gets the reduced gradients with additional all-reduces. The tests of tasks 2 to 7
+// must give no point for it.
 class FlatParameterImpl final : public FlatParameter {
  public:
   FlatParameterImpl(std::string unit, std::vector<NamedParameter> parameters,
@@ -33,8 +34,11 @@ class FlatParameterImpl final : public FlatParameter {
   void set_mixed_precision(const MixedPrecisionPolicy& /*policy*/) override {}
 
  private:
-  at::Tensor gradient_;  // [padded_numel], in memory of this object; the gradient under reduction
-  std::vector<bool> collected_;  // for each parameter: whether its gradient is ready
+  // [padded_numel], in memory of this object; the sum over ranks of the unit's gradients, from
+  // reduce_gradient() until wait_for_reduction().
+  at::Tensor gradient_;
+  // For each parameter, whether mark_gradient_ready() was called since the last reduce_gradient().
+  std::vector<bool> collected_;
 };
 
 FlatParameterImpl::FlatParameterImpl(std::string unit, std::vector<NamedParameter> parameters,
