@@ -4,8 +4,9 @@
 
 say() { echo "fsdp: $*" >&2; }
 
-# Prints a message about something that costs a student points, and appends it to the file
-# FSDP_REFUSED. ./fsdp submit, which sets FSDP_REFUSED, prints the messages again at its end.
+# Prints a message about something that costs a student points, and appends it to the file that the
+# environment variable FSDP_REFUSED names. ./fsdp submit, which sets FSDP_REFUSED, prints the
+# messages again at its end.
 say_refused() {
   say "$*"
   echo "$*" >>"${FSDP_REFUSED:-/dev/null}"
@@ -136,8 +137,8 @@ free_megabytes() {
     }' /proc/meminfo
 }
 
-# Prints how many compilers a build runs at the same time: one for each core, or fewer if the free
-# memory is not enough for them, but at least one.
+# jobs_of_build: prints how many compilers a build runs at the same time: one for each core, or
+# fewer if the free memory is not enough for them, but at least one.
 megabytes_of_compiler=1700
 jobs_of_build() {
   local cores room
@@ -179,11 +180,11 @@ holder() {
   echo " (process $process: $(tr '\0' ' ' <"/proc/$process/cmdline" | sed 's/ $//'))"
 }
 
-# touch_old_files DIR: makes ninja notice changed files that have an old time. Ninja compares times,
-# but a file from an archive or a backup can be older than the object that was built from the file
-# that it replaces. DIR/contents lists the hash of each file at the last build. This function
-# touches the files whose hash is not in the list and which are older than the list (ninja notices
-# newer files without this), and then writes the list again.
+# touch_old_files DIR: makes ninja notice changed source files that have an old time. Ninja compares
+# times, but a file from an archive or a backup can be older than the object that was built from the
+# file that it replaces. DIR is the build folder; DIR/contents lists the hash of each source file at
+# the last build. This function touches the files whose hash is not in the list and which are older
+# than the list (ninja notices newer files without this), and then writes the list again.
 touch_old_files() {
   local list=$1/contents file
   (cd "$root" && find CMakeLists.txt appendix cmake common examples grading library programs \
@@ -197,9 +198,9 @@ touch_old_files() {
   mv "$list.new" "$list"
 }
 
-# is_current DIR TARGET...: succeeds if the targets are newer than everything that they are made
-# from. It changes nothing, so another build may run at the same time. It does not look for new
-# source files.
+# is_current DIR TARGET...: succeeds if, in the build folder DIR, the targets are newer than
+# everything that they are made from. It changes nothing, so another build may run at the same time.
+# It does not look for new source files.
 is_current() {
   local dir=$1 copy
   copy=$(mktemp) || return 1
@@ -215,8 +216,9 @@ is_current() {
 # of .venv.
 need_python() { [[ -x $root/.venv/bin/python3 ]] || "$root/scripts/verbs/setup.sh" --python-only; }
 
-# Prints the path of the folder that has the tasks as they were delivered. A handout contains this
-# folder (.pristine). In the course's own repository, this function makes it from the last commit.
+# Prints the path of the folder that has the tasks as they were delivered. In a handout this is the
+# folder .pristine. In the course's own repository, this function makes a folder in build/ with the
+# tasks of the last commit.
 first_states() {
   if [[ -d $root/.pristine ]]; then
     echo "$root/.pristine"
@@ -236,9 +238,10 @@ sources_of_task() (
   printf '%s\n' {,extensions/}task"$1"_*/*.{h,cpp}
 )
 
-# steps_to_build DIR TARGET...: prints how many steps ninja would run; nothing if there are none. A
-# dry run of build.ninja shows only the step that looks for new files. So this function first runs
-# that step, and then makes the dry run with a copy of build.ninja.
+# steps_to_build DIR TARGET...: prints how many steps ninja would run in the build folder DIR to
+# build the targets; nothing if there are none. A dry run of build.ninja shows only the step that
+# looks for new files. So this function first runs that step, and then makes the dry run with a copy
+# of build.ninja.
 steps_to_build() {
   local dir=$1
   shift
@@ -248,8 +251,8 @@ steps_to_build() {
     tail -n 1
 }
 
-# progress FILE: copies ninja's output into the file. On a terminal, also shows the count of steps
-# in one line.
+# progress FILE: copies stdin, which is ninja's output, into the file. If stderr is a terminal, also
+# shows there, in one line, how many steps of the build have ended.
 progress() {
   if [[ -t 2 ]]; then
     tee "$1" | awk '/^\[[0-9]+\/[0-9]+\]/ { printf "\r%s ", $1; shown = 1; fflush() }
@@ -259,8 +262,8 @@ progress() {
   fi
 }
 
-# Prints the repository's files, one per line, as paths from its root: tracked files and new files,
-# without ignored ones.
+# Prints the repository's files, one per line, as paths from its root: the files that git tracks and
+# the new ones, but not those that git ignores.
 repository_files() (
   cd "$root" || exit
   if git rev-parse --git-dir >/dev/null 2>&1; then
@@ -281,8 +284,8 @@ base_of_changes() (
   echo "$base"
 )
 
-# Prints the files that differ from the commit of base_of_changes, whether the changes are committed
-# or not; prints nothing without git.
+# Prints the existing files that differ from the commit of base_of_changes or are new, whether the
+# changes are committed or not; prints nothing without git.
 changed_since_base() (
   base=$(base_of_changes) && cd "$root" || return 0
   git diff --name-only --diff-filter=d "$base"
@@ -291,7 +294,8 @@ changed_since_base() (
 
 sources() { repository_files | grep '\.\(cpp\|h\)$'; }
 
-# Prints the folder of the LibTorch that this copy was built with, if that folder still exists.
+# Prints the folder of the LibTorch with which this copy of the repository was built, if that folder
+# still exists.
 built_with() {
   local preset cache libtorch
   for preset in default debug cuda asan tsan; do

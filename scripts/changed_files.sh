@@ -2,9 +2,9 @@
 # Finds the files of the course that a student has changed. Source scripts/build.sh before this
 # file.
 
-# changed_files: prints, one per line, the files that decide how tests are built and run, and that a
-# student has changed, removed or added. It leaves out the files that students write: the .cpp files
-# of the tasks, and new headers in tasks/.
+# changed_files: prints, one per line, the files that the student has changed, removed or added, if
+# they decide how tests are built and run. It leaves out the files that students write: the .cpp
+# files of the tasks, and new headers in tasks/.
 changed_files() {
   local decides=(CMakeLists.txt CMakePresets.json cmake common course.toml programs scripts/look.sh
     solutions tests trainer)

@@ -13,8 +13,9 @@ export LIBTORCH
 tar -xzf "$work/handout.tar.gz" -C "$work"
 cd "$work/fsdp-course"
 
-# timed FILE PROBLEM: appends a comment to the file, so that ninja compiles it again. Then prints
-# how many seconds ./fsdp check PROBLEM takes. If FILE is '', it edits nothing.
+# timed FILE PROBLEM: appends a comment to the source file FILE, so that ninja compiles it again.
+# Then prints how many seconds ./fsdp check PROBLEM takes, with the build. If FILE is '', no file is
+# changed.
 timed() {
   local start=$EPOCHREALTIME
   if [[ $1 ]]; then echo "// edited" >>"tasks/$1"; fi

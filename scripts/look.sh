@@ -105,9 +105,9 @@ kernel_calls() {
 
 found=$(undefined "$@")
 defined=$(nm -A -g --defined-only "$@" | awk '{ print $NF }' | sort -u)
-# Each line of `lines` is a line of `found` and the demangled name, without parameters and return
-# type. Unless --names is given, a line of kernel_calls follows for each object that calls the
-# kernel directly.
+# `lines` has one line for each name that an object uses and does not define: the line that
+# undefined() prints, and then the demangled name without parameters and return type. Unless --names
+# is given, the lines of kernel_calls follow, one for each object that calls the kernel directly.
 lines=$(
   paste <(printf '%s\n' "$found") <(cut -f 2 <<<"$found" | c++filt -p)
   if [[ ! $names ]]; then kernel_calls "$@"; fi

@@ -1,9 +1,10 @@
 # shellcheck shell=bash
 # Finds what the grader would reject in a task. Source scripts/build.sh before this file.
 
-# look TASK STACK: inspects the compiled files of the task as the grader does. Prints what the
-# grader would reject, and at which calls a rank would end. Fails if the task would get no points.
-# (If only an extension is rejected, only the points of the extensions are lost, and look succeeds.)
+# look TASK STACK: inspects the objects that STACK has compiled from the student's files of the
+# task, as the grader does (look.sh). Prints what the grader would reject, and the calls at which a
+# rank would be ended. Fails if the task would get no points. (If only an extension is rejected,
+# only the points of the extensions are lost, and look succeeds.)
 look() {
   local folder=$root/build/default/CMakeFiles/$2_task$1.dir
   local objects=() source kind file text status=0
@@ -25,9 +26,9 @@ look() {
   return $status
 }
 
-# place_of FILE TEXT: finds the first line, in the file or in a header of its folder, that contains
-# one of the names in TEXT ("uses std::ofstream, fork: ..."). Prints it as FILE:LINE; prints FILE if
-# no line contains one.
+# place_of FILE TEXT: finds the first line, in the source file FILE or in a header of its folder,
+# that contains one of the names in TEXT ("uses std::ofstream, fork: ..."). Prints the place of this
+# line as FILE:LINE; prints FILE if no line contains such a name.
 place_of() {
   local file=$1 names line
   names=$(sed 's/^uses //; s/: .*//; s/ and more$//; s/, /\n/g; s/ or /\n/g' <<<"$2" |

@@ -12,8 +12,8 @@ broken=''
 mapfile -t files < <(repository_files)
 mapfile -t cpp < <(sources)
 
-# Each of the following functions checks one rule: it prints the places that break the rule, one per
-# line.
+# Each of the following functions checks one rule: it prints the files, lines or names that break
+# the rule, one per line.
 wrong_includes() { grep -nE '^ *# *include *["<]\.\./' /dev/null "${cpp[@]}"; }
 repeated_names() {
   printf '%s\n' "${cpp[@]}" | sed -n 's|^\(solutions\|tasks\)/.*/\(.*\.h\)$|\2|p' | sort | uniq -d
@@ -49,8 +49,8 @@ broken_scripts() {
 }
 broken_python() { .venv/bin/ruff check --quiet --select F,E9 --output-format concise grading; }
 
-# Finds names that two files under tests/ have. A name must be unique, because it says what the file
-# tests.
+# Finds file names that two files under tests/ have, in different folders. The name of a test file
+# must be unique, because it says what the file tests.
 repeated_test_files() { printf '%s\n' "${files[@]}" | sed -n 's|^tests/.*/||p' | sort | uniq -d; }
 # Prints a line "FILE SUITE" for each GoogleTest suite in each test file.
 suites_of_files() {
@@ -86,11 +86,12 @@ asserts_in_ranks() {
     ' tests/task[0-7]*/* tests/extensions/*
 }
 
-# grading NAME OPTION...: runs the check grading/NAME.py, which prints what is wrong.
+# grading NAME OPTION...: runs the Python program grading/NAME.py with the options. The program
+# checks a rule, and prints what is wrong.
 grading() { .venv/bin/python3 "grading/$1.py" "${@:2}" 2>&1 || true; }
 
-# Finds suites of tasks that are in the tests and not in course.toml, or in course.toml and not in
-# the tests.
+# Finds suites of the tests of tasks, such as T2_3_unshard, that course.toml does not list; and
+# suites that course.toml lists, but that no test file has.
 unlisted_suites() {
   diff <(grep -ohE 'T[0-7]_[0-9]_[a-z0-9_]+' course.toml | sort -u) \
     <(grep -rohE '(TEST|MULTI_RANK_SUITE(_ON)?)\([A-Za-z0-9_]+' tests/task* |

@@ -32,8 +32,8 @@ stack_of() {
   fi
 }
 
-# is_blank TASK: succeeds if the student has not changed the task: its files are byte for byte the
-# delivered ones.
+# is_blank TASK: succeeds if the student has not changed the task: the files of the task and of its
+# extensions are byte for byte the delivered ones.
 is_blank() {
   local file
   : "${pristine:=$(first_states)}"
@@ -43,8 +43,10 @@ is_blank() {
   done < <(sources_of_task "$1" "$pristine" && sources_of_task "$1" "$root/tasks")
 }
 
-# Prints the name of the stack with the student's own tasks, `mine`. If the student has not begun
-# one of tasks 1 to 7, prints the stack that the tests of task 7 run.
+# Prints the name of the stack with which the student trains: `mine`, which has the student's own
+# code of all tasks. If the student has not begun one of tasks 1 to 7, prints the stack that the
+# tests of task 7 use, which has solutions in place of the student's earlier tasks, as far as this
+# copy has them.
 own_stack() {
   local task
   for task in 1 2 3 4 5 6 7; do

@@ -11,7 +11,8 @@ summed() {
   said=$(mktemp)
   for command; do
     read -ra words <<<"$command"
-    # sed leaves out the verb's last line, because only the sum of the counts is printed.
+    # sed does not show the verb's last line, which has its counts: only the sum of all counts is
+    # printed, at the end.
     if ! "$root/fsdp" "${words[@]}" </dev/null | tee "$said" | sed -u '$d'; then
       failed=1 status=1
     fi

@@ -20,8 +20,9 @@ totals=$work/totals  # lines "passed failed skipped"
 all=${2-}
 ranks=4
 
-# Installs the library into a folder, moves the folder, and builds the project with it. By default
-# CMake hides warnings in headers of imported targets; NO_SYSTEM_FROM_IMPORTED shows them.
+# Installs the library into a folder, moves the folder, and builds the project examples/find_package
+# with it. By default CMake hides warnings in headers of imported targets; with
+# NO_SYSTEM_FROM_IMPORTED it shows them.
 builds_elsewhere() {
   "$root/fsdp" install "$work/prefix" &&
     mv "$work/prefix" "$work/the prefix" &&
@@ -31,8 +32,9 @@ builds_elsewhere() {
     cmake --build "$work/build" --parallel "$(jobs_of_build)"
 }
 
-# Configures the project with a folder that looks like a LibTorch of another version than the one
-# with which the library was built. Succeeds if CMake fails and names the version.
+# Configures the project examples/find_package with a folder that looks like a LibTorch of another
+# version than the one with which the library was built. Succeeds if CMake fails with an error that
+# names the folder and its version.
 refuses_another_libtorch() {
   local other=$work/libtorch api=include/torch/csrc/api/include/torch said
   mkdir -p "$other/lib" "$other/$api" &&
@@ -50,9 +52,10 @@ same() {
   [[ $1 && $1 == "$2" ]] || { echo "'$1' is not '$2'"; return 1; }
 }
 
-# Kills a run after it has saved its first checkpoint, and continues it. It does not matter at which
-# step the signal arrives: the continued run and an uninterrupted run both end seven steps after the
-# last checkpoint, and must have the same hash.
+# Kills a run of the installed example program after the run has saved its first checkpoint, and
+# continues the run from its last checkpoint. It does not matter at which step the signal arrives:
+# the continued run and an uninterrupted run both end seven steps after the last checkpoint, and
+# must print the same hash of their states.
 goes_on_after_a_kill() {
   local line process last resumed whole
   exec {output}< <(exec "$work/build/outside" "$ranks" 1000000 "$work/killed")
@@ -69,9 +72,9 @@ goes_on_after_a_kill() {
     same "$(hash_of "$resumed")" "$(hash_of "$whole")"
 }
 
-# Trains on two and on four ranks, with FSDP and with DDP. All four runs add the gradients of four
-# microbatches in the same order, so their results must be equal. Buffers may differ, because a run
-# saves those of its rank 0.
+# Runs the example program with FSDP and with DDP, each on two and on four ranks. All four runs add
+# the gradients of four microbatches in the same order, so their results must be equal. Buffers may
+# differ, because a run saves those of its rank 0.
 is_one_training_with_either_class() {
   local run first='' said ranks_of_run steps class
   for run in '2 7' '4 7' '2 7 ddp' '4 7 ddp'; do

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # tidy.sh [TOTALS [--all]]: runs clang-tidy on the files that have changed since origin/main or, on
-# main, in the last commit; with --all, on every file. A file that has passed is checked again only
-# after a change of the file, of one of our headers that it includes, or of the settings. Adds a
-# line "passed failed skipped" to the file TOTALS.
+# main, in the last commit, but on at most FSDP_TIDY_FILES of them (24 if it is not set); with
+# --all, on every file. A file that has passed is checked again only after a change of the file, of
+# one of our headers that it includes, or of the settings. Adds a line "passed failed skipped" to
+# the file TOTALS; files beyond the limit count as skipped.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 source "$root/scripts/build.sh"
@@ -41,8 +42,8 @@ sources_to_check() {
   done
 }
 
-# Writes lines "FILE HASH...": each .cpp file with its hash and the hashes of the repository's
-# headers that it includes.
+# Writes the file $work/closures. It has a line "FILE HASH..." for each .cpp file: its path, its
+# hash, and the hashes of the repository's headers that it includes.
 sources | .venv/bin/python3 grading/course/includes.py >"$work/closures"
 libtorch=$(sed -n 's/^LibTorch_ROOT:PATH=//p' build/default/CMakeCache.txt)
 settings=$( (cat .clang-tidy; echo "$clang_tidy"; echo "$libtorch") | sha256sum)
@@ -58,9 +59,9 @@ if [[ $all ]]; then
 else
   wanted=$(sources_to_check)
 fi
-# Writes the files to check: the wanted files in the given order, each once. It leaves out files
-# that are not compiled, and files that have passed before: their hash is the name of a file in the
-# folder $stamps.
+# Writes the file $work/todo, which lists the files to check: the files of $wanted in this order,
+# each once. It leaves out files that are not compiled, and files that have passed before: their
+# hash is the name of a file in the folder $stamps.
 awk -v stamps="$stamps" '
   FILENAME == ARGV[1] { stamp[$1] = $2; next }
   FILENAME == ARGV[2] { built[$1] = 1; next }

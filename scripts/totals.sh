@@ -6,8 +6,8 @@ trap 'rm -rf "$work"' EXIT
 totals=$work/totals
 touch "$totals"
 
-# counted COMMAND...: runs a command that adds lines to the file $totals itself. If the command
-# fails and has added no failure, adds one failure.
+# counted COMMAND...: runs a command that adds lines "passed failed skipped" to the file $totals
+# itself. If the command fails and has added no failure, adds one failure to $totals.
 counted() {
   local before
   before=$(failed_so_far)

@@ -43,8 +43,8 @@ help_if_asked() {
 # exits. It is for verbs that have no options.
 help_if_option() { [[ ${1-} != -* ]] || help_if_asked --help; }
 
-# value_of OPTION ARGUMENT...: prints the value of `--OPTION` in the arguments; prints nothing if
-# they do not have the option.
+# value_of OPTION ARGUMENT...: prints the value that `--OPTION` has among the arguments; prints
+# nothing if it is not among them.
 value_of() {
   local option=--$1 argument
   shift
@@ -58,7 +58,8 @@ value_of() {
   done
 }
 
-# run PROGRAM OPTION...: builds the program, and replaces this shell process by the program.
+# run PROGRAM OPTION...: builds a program of this repository, and replaces this shell process by the
+# program, with the options.
 run() {
   build default "$1"
   exec "$bin/$1" "${@:2}"

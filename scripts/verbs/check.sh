@@ -6,9 +6,10 @@ source "$root/scripts/changed_files.sh"
 source "$root/scripts/look_at_task.sh"
 source "$root/scripts/build_errors.sh"
 
-# Builds all needed test programs before the first test runs, because tests have time limits. A task
-# whose files are still as delivered is "not started": nothing is built for it. If a task does not
-# compile, prints its first errors and tests the other tasks.
+# check_tasks ARGUMENT...: does what ./fsdp check does. Builds all needed test programs before the
+# first test runs, because tests have time limits. A task whose files are still as delivered is "not
+# started": nothing is built for it. If a task does not compile, prints its first errors and tests
+# the other tasks.
 check_tasks() {
   local what='0 1 2 3 4 5 6 7' asked task stack failed=0
   local stacks=() targets=(check) blank=() broken=() rejected=()
@@ -62,8 +63,8 @@ check_tasks() {
   exec "$bin/check" "$@" ${options[@]+"${options[@]}"} --stacks "$(IFS=,; echo "${stacks[*]}")"
 }
 
-# what_of ARGUMENT...: prints the task or problem among the arguments of check: the first argument
-# that is neither an option nor the value of one.
+# what_of ARGUMENT...: prints the task or problem that the arguments of ./fsdp check name: the first
+# argument that is neither an option nor the value of one.
 what_of() {
   while (($#)); do
     case $1 in

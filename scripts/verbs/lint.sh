@@ -16,8 +16,8 @@ case ${1-} in
 esac
 source "$root/scripts/totals.sh"
 
-# bank NAME: runs the checks of grading/NAME.py; without --all, only those that the changes in this
-# branch affect.
+# bank NAME: runs the checks of the Python program grading/NAME.py; without --all, only those that
+# the changes in this branch affect.
 # - faults: a test must catch each fault;
 # - submissions: honest submissions must get all points, and cheating ones none;
 # - course/samples: the output that the course's texts show must be the output of the command.

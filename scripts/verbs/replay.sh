@@ -8,8 +8,10 @@ source "${BASH_SOURCE[0]%/*}/../verb.sh"
 help_if_asked "$@"
 
 # replay DIR --rank R [--run N] [--preset NAME] [-- COMMAND...]: runs a recorded rank by itself.
-# COMMAND runs the program; gdb stops before the rank begins. The recording can't run other code: it
-# only supplies the name of a program of this repository, its arguments and its environment.
+# With --preset NAME, builds the program with the CMake preset NAME and runs this build. COMMAND,
+# such as gdb, runs the program; gdb stops before the rank begins. The recording can't run other
+# code: it only supplies the name of a program of this repository, its arguments and its
+# environment.
 replay() {
   local dir='' rank='' run='*' preset='' program file words
   while (($#)); do

@@ -25,8 +25,8 @@ wasmtime_version=50.0.1
 venv=$root/.venv
 mkdir -p "$root/.cache"
 
-# Prints the name of a Python program that can make a virtual environment and is new enough for
-# torch (3.10 or newer).
+# Prints the name of a Python interpreter on this machine, such as python3, that can make a virtual
+# environment and is new enough for torch (3.10 or newer). Fails if there is none.
 find_python() {
   local python
   for python in python3 python3.{14..10}; do
@@ -139,8 +139,8 @@ install_libtorch() {
 
 has_wheel() { compgen -G "$venv/lib/python3*/site-packages/$1.dist-info" >/dev/null; }
 
-# find_missing NAME==VERSION...: sets `missing` to those of the wheels that .venv lacks; fails if
-# .venv has all of them.
+# find_missing NAME==VERSION...: sets the array `missing` to those of the given wheels that .venv
+# lacks; fails if .venv has all of them.
 find_missing() {
   local wheel
   missing=()

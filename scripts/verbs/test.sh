@@ -46,7 +46,8 @@ fi
 source "$root/scripts/totals.sh"
 seconds_per_program=${FSDP_TEST_SECONDS:-900}
 # Some tests crash on purpose, or ask for more memory than the machine has. They expect the signal
-# or the exception, so the address sanitizer must not end the process with a report before.
+# or the exception. So these options keep the address sanitizer from ending the process with a
+# report before the signal or the exception comes.
 asan=handle_segv=0:handle_abort=0:allocator_may_return_null=1
 export ASAN_OPTIONS=$asan${ASAN_OPTIONS:+:$ASAN_OPTIONS}
 
