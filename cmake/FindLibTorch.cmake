@@ -22,7 +22,8 @@ if(FSDP_CUDA)
   find_package(CUDAToolkit REQUIRED)
   find_library(LibTorch_CUDA torch_cuda PATHS ${LibTorch_ROOT}/lib NO_DEFAULT_PATH)
   find_library(LibTorch_C10_CUDA c10_cuda PATHS ${LibTorch_ROOT}/lib NO_DEFAULT_PATH)
-  # nccl.h is in the CUDA toolkit, in the system's NCCL, or in a wheel installed beside torch.
+  # The header nccl.h is in the CUDA toolkit, in the system's package of NCCL, or in a Python wheel
+  # that was installed beside torch.
   find_path(LibTorch_NCCL_INCLUDE nccl.h PATHS ${LibTorch_ROOT}/../nvidia/nccl/include
             HINTS ${CUDAToolkit_INCLUDE_DIRS})
   list(APPEND _required LibTorch_CUDA LibTorch_C10_CUDA LibTorch_NCCL_INCLUDE)

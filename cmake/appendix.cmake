@@ -1,5 +1,5 @@
-# The programs of the appendix: appendix_NAME is built from one file and the libraries that students
-# get. appendix_programs builds all of them.
+# The programs of appendix/: the target appendix_NAME is built from one file and the libraries that
+# students get. The target appendix_programs builds all of these programs.
 
 add_custom_target(appendix_programs)
 file(GLOB appendix_sources CONFIGURE_DEPENDS appendix/*.cpp)

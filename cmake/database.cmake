@@ -1,5 +1,6 @@
-# compile_commands.json, for editors and clang-tidy, lists only files that are compiled one by one.
-# So each target with a unity build gets a twin that lists its files one by one and is never built.
+# compile_commands.json, which editors and clang-tidy read, lists only files that are compiled one
+# by one. So for each target with a unity build, this file defines a second target with the same
+# files, which are then listed one by one. The second target is never built.
 get_property(targets DIRECTORY PROPERTY BUILDSYSTEM_TARGETS)
 foreach(target ${targets})
   get_target_property(together ${target} UNITY_BUILD)

@@ -6,11 +6,12 @@
 set(FSDP_DEPENDENCIES "$ENV{FSDP_DEPENDENCIES}" CACHE PATH
   "A folder with googletest, nlohmann, CLI, openssl")
 
-# headers_or_package: if FSDP_DEPENDENCIES has the folder `folder`, defines the target `target` with
-# the headers there; otherwise finds the package `package`, which defines the target.
+# headers_or_package(FOLDER TARGET PACKAGE): if the folder FSDP_DEPENDENCIES has the folder FOLDER,
+# defines the target TARGET with the headers there; otherwise finds the package PACKAGE in the
+# system, which defines TARGET.
 macro(headers_or_package folder target package)
   if(TARGET ${target})
-    # Nothing to do: a project that contains this one has already defined the target.
+    # A project that contains this one has already defined `target`, so there is nothing to do.
   elseif(FSDP_DEPENDENCIES AND EXISTS ${FSDP_DEPENDENCIES}/${folder})
     add_library(${target} INTERFACE IMPORTED)
     target_include_directories(${target} SYSTEM INTERFACE ${FSDP_DEPENDENCIES})

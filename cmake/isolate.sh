@@ -89,9 +89,9 @@ files_of() {
   done <<<"${of_task[$1]}"
 }
 
-# choose NAME TASK...: several TASKs define NAME. Prints the task whose definition other code uses:
-# the only one with a header that declares NAME. Fails with a message if not exactly one declares
-# it.
+# choose NAME TASK...: each TASK defines the symbol NAME. Prints the task whose definition other
+# code must use: the only one with a header that declares NAME. Fails with a message unless the
+# headers of exactly one of the tasks declare it.
 choose() {
   local name=$1 task declaring=()
   shift
@@ -108,9 +108,10 @@ choose() {
   echo "${declaring[0]}"
 }
 
-# guard LINKED OUT: finds the undefined names of the object LINKED that must be replaced (look.sh
-# --names), and prints a line "NAME REPLACEMENT" for each. Writes the replacements to OUT.s; each
-# one calls fsdp_refused_call() with the function's name.
+# guard LINKED OUT: finds the functions that the object LINKED uses and that must be replaced
+# (look.sh --names), and prints a line "NAME REPLACEMENT" for each. The replacement of syscall() is
+# fsdp_futex_alone(). guard writes the other replacements to OUT.s, in assembler; each one calls
+# fsdp_refused_call() with the name of the function.
 guard() {
   local name pass
   case $(uname -m) in
@@ -142,9 +143,9 @@ done
 mapfile -t tasks < <(printf '%s\n' "${!of_task[@]}" | sort)
 
 for task in "${tasks[@]}"; do
-  # The linker keeps only one of several equal section groups (such as the code of a template) in
-  # the objects of a program. --force-group-allocation removes the groups, because each task needs
-  # its own copy after isolation has made the symbols local.
+  # If objects of a program have equal section groups (such as the code of a template), the linker
+  # keeps only one of the groups. --force-group-allocation turns groups into ordinary sections,
+  # because each task needs its own copy after isolation has made the symbols local.
   mapfile -t of_it <<<"${of_task[$task]}"
   ld -r --force-group-allocation -o "$work/$task.linked" "${of_it[@]}"
   undefined "$work/$task.linked" >"$work/$task.undefined"
@@ -188,10 +189,10 @@ for task in "${tasks[@]}"; do
     cat "$work/shared"
     comm -23 "$work/$task.seen" <(sort -u "$work/$task.hidden")
   } >"$linked.visible"
-  # Names of unique() become weak, so that the program uses one definition of each. Other names stay
-  # strong, because the linker loads no object from an archive for a weak undefined name. The names
-  # must not be of the type "unique" any more: such a name would become global again in the next ld,
-  # even if objcopy has made it local.
+  # The variables that unique() prints become weak symbols, so that the program uses one definition
+  # of each. Other symbols stay strong, because the linker loads no object from an archive for a
+  # weak undefined symbol. The variables must not have the symbol type "unique" any more: ld would
+  # make such a symbol global again, even if objcopy has made it local.
   echo "# nor here" >>"$linked.unique"
   objcopy --weaken-symbols="$linked.unique" "$linked"
   if [[ $guarded ]]; then

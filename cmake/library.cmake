@@ -39,7 +39,8 @@ target_compile_features(fsdp PUBLIC cxx_std_20)
 target_link_libraries(fsdp PUBLIC LibTorch::LibTorch Threads::Threads nlohmann_json::nlohmann_json
                       PRIVATE OpenSSL::Crypto)
 
-# The archive has the objects of all libraries to which fsdp_library links, directly or not.
+# The archive of the target `fsdp` has the objects of all libraries to which fsdp_library and
+# fsdp_cuda link, directly or not, and their own.
 static_libraries_of(parts fsdp_cuda fsdp_library)
 foreach(part ${parts})
   target_sources(fsdp PRIVATE $<TARGET_OBJECTS:${part}>)
@@ -79,8 +80,8 @@ foreach(example own_model own_plan own_training)
   target_precompile_headers(${example} REUSE_FROM fsdp_memory)
 endforeach()
 
-# `cmake --install` builds nothing. If the library is not built yet, this check stops the
-# installation with a clear error.
+# `cmake --install` builds nothing. If the library is not built yet, this code, which runs during
+# the installation, stops it with a clear error.
 install(CODE [[
   if(NOT EXISTS "$<TARGET_FILE:fsdp>")
     message(FATAL_ERROR "the library is not built: first run \

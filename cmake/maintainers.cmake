@@ -15,24 +15,24 @@ function(program_with_library name)
   program(${name} fsdp_${name} programs/${name}.cpp)
 endfunction()
 
-# tests_in: defines the test program NAME_tests, from the sources in tests/ that match `pattern`,
-# and links it with `library`.
+# tests_in(PATTERN NAME LIBRARY SOURCE...): defines the test program NAME_tests, from the sources in
+# tests/ that match PATTERN and from the SOURCEs, and links it with LIBRARY.
 function(tests_in pattern name library)
   file(GLOB sources CONFIGURE_DEPENDS tests/${pattern})
   test_executable(fsdp_common_tests ${name}_tests "${library}" ${sources} ${ARGN})
 endfunction()
 
-# run_tests: the program through which ./fsdp test runs each test program.
+# run_tests is the program with which ./fsdp test and ctest run each test program.
 add_executable(run_tests EXCLUDE_FROM_ALL programs/run_tests.cpp)
 target_link_libraries(run_tests PRIVATE fsdp_check)
 
 program(transport_bench "fsdp_given;fsdp_ranks" programs/transport_bench.cpp)
-# plan predicts what training runs cost, also runs that are too large for this machine.
+# The program plan predicts what training runs cost, also runs that are too large for this machine.
 program_with_library(plan reference_strategy fsdp_options)
-# quiz writes questions for students. The code of plan (fsdp_plan) computes the answers.
+# The program quiz writes questions for students. The code of plan (fsdp_plan) computes the answers.
 program_with_library(quiz fsdp_plan fsdp_digest)
-# reproduce trains through the train program, but runs the strict test itself, with the reference
-# solutions.
+# The program reproduce trains with the train program, but runs the strict test itself, with the
+# reference solutions.
 program_with_library(reproduce reference_strategy fsdp_command_line)
 embed_text(fsdp_reproduce programs/reproduce/tables.toml kTablesText)
 # The page docs/step.html runs step.cpp as WebAssembly (grading/site/step/build.py). The target

@@ -1,6 +1,6 @@
-# scripts/verbs/setup.sh runs this file with `cmake -P`. Prints, one per line, the Debian packages
-# of the headers that cannot be found, and `libtorch FOLDER` for the LibTorch that the build would
-# use.
+# scripts/verbs/setup.sh runs this file with `cmake -P`. It prints, one per line, the Debian
+# packages whose headers the build needs and this machine lacks; and `libtorch FOLDER` for the
+# LibTorch that the build would use, if there is one.
 
 string(REPLACE ":" ";" _prefixes "$ENV{CMAKE_PREFIX_PATH}")
 foreach(_pair libgtest-dev=gtest/gtest.h nlohmann-json3-dev=nlohmann/json.hpp

@@ -82,10 +82,10 @@ set_target_properties(fsdp_cuda PROPERTIES SOURCES "${sources}")
 include(timeline_page)
 target_sources(fsdp_trace PRIVATE ${timeline_page_source})
 
-# fsdp_given: the code of the course that the tasks use.
+# fsdp_given: the libraries with the code of the course that the tasks use.
 add_library(fsdp_given INTERFACE)
 target_link_libraries(fsdp_given INTERFACE fsdp_comm fsdp_memory fsdp_nn fsdp_optim)
-# fsdp_ranks: the code that a program needs to start and connect ranks.
+# fsdp_ranks: the libraries that a program needs to start and connect ranks.
 add_library(fsdp_ranks INTERFACE)
 target_link_libraries(fsdp_ranks INTERFACE fsdp_hosts fsdp_transports)
 

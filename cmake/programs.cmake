@@ -3,15 +3,16 @@
 # test programs for ./fsdp test, one per line. `everything` builds all programs and tests, for
 # ./fsdp lint.
 
-# program: defines the program `name` from one file, and links it with `library`.
+# program(NAME LIBRARY SOURCE): defines the program NAME from the file SOURCE, and links it with
+# LIBRARY.
 function(program name library source)
   add_executable(${name} EXCLUDE_FROM_ALL ${source})
   target_link_libraries(${name} PRIVATE ${library} fsdp_command_line)
   target_precompile_headers(${name} REUSE_FROM fsdp_memory)
 endfunction()
 
-# embed_text: compiles the text of the file `file` into `library`, as the constant fsdp::NAME. If
-# the file changes, CMake runs again.
+# embed_text(LIBRARY FILE NAME): compiles the text of FILE into LIBRARY, as the C++ constant
+# fsdp::NAME. If FILE changes, the next build runs CMake again.
 function(embed_text library file name)
   file(READ ${file} text)
   set(source ${PROJECT_BINARY_DIR}/${name}.cpp)
@@ -35,8 +36,8 @@ program(tokenize "fsdp_data;fsdp_tokenizer" programs/tokenize.cpp)
 program(diff fsdp_diff programs/diff.cpp)
 program(audit "fsdp_options;fsdp_receipt" programs/audit.cpp)
 
-# check contains no code of the tasks: it starts their test programs. So it needs no LibTorch, and
-# is the first program that a student can run.
+# The program check contains no code of the tasks: it starts their test programs. So it needs no
+# LibTorch, and is the first program that a student can run.
 file(GLOB check_sources CONFIGURE_DEPENDS programs/check/*.cpp)
 add_library(fsdp_check STATIC EXCLUDE_FROM_ALL ${check_sources})
 set_target_properties(fsdp_check PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 0)
@@ -71,7 +72,8 @@ endif()
 if(FSDP_SANITIZE STREQUAL "thread")
   set(tests threads_tests)
 endif()
-# add_programs(TARGET PROGRAM...): makes TARGET build those PROGRAMs that are defined in this copy.
+# add_programs(TARGET PROGRAM...): makes TARGET build those PROGRAMs that are defined in this copy
+# of the repository.
 function(add_programs target)
   foreach(program ${ARGN})
     if(TARGET ${program})
@@ -93,8 +95,8 @@ if(NOT TARGET reference_train)
   add_programs(visitors mine_train)
 endif()
 
-# The tests for ctest: one for each test program. In a handout, one for each task, which runs ./fsdp
-# check.
+# Defines the tests that ctest runs: one for each test program. In a handout, one for each task,
+# which runs ./fsdp check for the task.
 enable_testing()
 foreach(test ${tests})
   string(REGEX MATCH "task[0-7]|library|gpu" label ${test})

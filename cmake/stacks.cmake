@@ -8,7 +8,7 @@ set(task0 task0_ddp)
 set(tasks task1_meta_init task2_flat_parameter task3_forward_hooks task4_backward_hooks
           task5_sharded_optimizer task6_prefetch task7_integration)
 
-# fsdp_contracts: the headers of the tasks, and the code of the course that the tasks use.
+# fsdp_contracts: the headers of the tasks, and the libraries of the course that the tasks use.
 add_library(fsdp_contracts INTERFACE)
 foreach(task ${task0} ${tasks})
   set(folder ${PROJECT_SOURCE_DIR}/tasks)
@@ -74,9 +74,9 @@ if(TARGET task7_tests)
   target_link_libraries(task7_tests PUBLIC fsdp_strategy)
 endif()
 
-# task_library: defines the library `target` of one task, from its sources and those of its
-# extensions, which may be missing, in the folder `origin`. The library links to `base`, the library
-# of the task before it. Other tasks do not find the headers in these source folders.
+# task_library(TARGET TASK FOLDER BASE): defines the library TARGET of one task, from the sources in
+# FOLDER of the task and of its extensions; extensions may be missing. The library links to BASE,
+# the library of the task before it. Other tasks do not find the headers in these source folders.
 function(task_library target task origin base)
   set(folders ${origin}/${task} ${origin}/extensions/${task})
   list(TRANSFORM folders APPEND /*.cpp OUTPUT_VARIABLE patterns)
@@ -112,9 +112,10 @@ function(static_libraries_of result)
   set(${result} ${found} PARENT_SCOPE)
 endfunction()
 
-# program_of_stack: defines the program `target` of the stack `name`, from the objects of `main`,
-# the libraries `own` with the code of the stack's tasks, and `base`, the library to which the first
-# of these tasks links. If the stack has a student's code, it is isolated first (isolate.sh).
+# program_of_stack(TARGET MAIN NAME OWN BASE): defines the program TARGET of the stack NAME, from
+# the objects of MAIN, the libraries OWN with the code of the stack's tasks, and BASE, the library
+# to which the first of these tasks links. If the stack has a student's code, isolate.sh isolates
+# this code first.
 function(program_of_stack target main name own base)
   add_executable(${target} EXCLUDE_FROM_ALL $<TARGET_OBJECTS:${main}>)
   get_target_property(needs ${main} INTERFACE_LINK_LIBRARIES)
@@ -199,11 +200,11 @@ function(add_stack name base wanted)
   endif()
 endfunction()
 
-# add_own_stacks: defines the stack `name`, with all tasks from the folder `origin`, and the stacks
-# NAME_on_M, with the reference solutions of tasks 1 to M and then tasks from `origin`. With a stack
-# NAME_on_M, a mistake in an earlier task does not make the tests of a later task fail. Each task is
-# only in the NAME_on_M with the most solutions before it; stack_of() of scripts/stacks.sh selects
-# the stack that its tests use.
+# add_own_stacks(NAME FOLDER): defines the stack NAME, with the code of all tasks from FOLDER, and
+# the stacks NAME_on_M, with the reference solutions of tasks 1 to M and then the code of later
+# tasks from FOLDER. With a stack NAME_on_M, a mistake in an earlier task does not make the tests of
+# a later task fail. Each task is only in the NAME_on_M with the most solutions before it;
+# stack_of() of scripts/stacks.sh selects the stack that the tests of a task use.
 function(add_own_stacks name origin)
   add_task0(${name} ${origin})
   add_stack(${name} fsdp_given "${tasks}" ${origin})
