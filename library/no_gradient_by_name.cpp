@@ -63,7 +63,7 @@ Engine& looking_engine() {
 
 NoGradientByName::NoGradientByName(const at::Tensor& leaf, const std::string& parameter) {
   const bool trainable = leaf.requires_grad();
-  leaf.set_requires_grad(true);  // a frozen leaf has no AccumulateGrad node
+  leaf.set_requires_grad(true);  // because a frozen leaf has no AccumulateGrad node
   accumulator_ = torch::autograd::impl::grad_accumulator(leaf);
   leaf.set_requires_grad(trainable);
   {

@@ -52,7 +52,7 @@ class ParameterTraps : public std::enable_shared_from_this<ParameterTraps> {
   void trap_died(size_t parameter, int64_t number);
 
   struct Trap {
-    at::Tensor parameter;  // the module's parameter
+    at::Tensor parameter;  // the module's parameter, in whose .grad the trap is
     c10::Storage storage;  // the storage of all traps of the parameter's unit
     // Number of the trap that is in .grad of the parameter and is watched; 0: no trap is watched.
     int64_t number{};

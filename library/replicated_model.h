@@ -50,7 +50,7 @@ class ReplicatedModel {
   // options differ between ranks.
   ReplicatedModel(Module& net, std::shared_ptr<Communicator> comm,
                   const DistributedDataParallelOptions& options);
-  ReplicatedModel(const ReplicatedModel&) = delete;  // a copy would share the hooks of `net`
+  ReplicatedModel(const ReplicatedModel&) = delete;  // because a copy would share the hooks
 
   // parameters() and named_parameters() return the module's own parameters, each once; if a
   // parameter has several names, under the first one. Optimizers can also take net.parameters().

@@ -89,7 +89,8 @@ int64_t ShardLayout::numel() const {
 
 void ShardLayout::check(const std::vector<NamedParameter>& expected) const {
   check_units(*this);
-  std::vector<int64_t> ends(units.size());  // for each unit, the end of its last checked parameter
+  // For each unit, the index of the element after the last parameter that was checked so far.
+  std::vector<int64_t> ends(units.size());
   for (size_t i = 0; i < expected.size(); ++i) {
     const std::string& name = expected[i].name;
     if (i >= parameters.size()) fail("parameter", name, "is missing");

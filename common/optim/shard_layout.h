@@ -13,7 +13,7 @@ namespace fsdp {
 // In a flat parameter, parameters start at multiples of 64 bytes, so that a kernel sees the same
 // alignment as in a tensor that PyTorch allocates. The optimizer also updates multiples of 16
 // elements (update_rule.h explains why).
-inline constexpr int64_t kAlignment = 16;  // fp32 elements: 64 bytes
+inline constexpr int64_t kAlignment = 16;  // [elements]; 16 fp32 elements are 64 bytes
 
 constexpr int64_t round_up(int64_t numel, int64_t multiple) {
   return (numel + multiple - 1) / multiple * multiple;
@@ -49,7 +49,8 @@ inline const std::string kFrozenUnit = ":frozen";
 struct ShardLayout {
   struct Unit {
     std::string name;
-    int64_t padded_numel;  // number of elements with padding, a multiple of 16 world_size
+    int64_t
+        padded_numel;  // number of elements of the unit with padding, a multiple of 16 world_size
     bool root;  // whether this is the root's unit, which stays unsharded from forward to backward
     bool trainable;  // whether the unit has a parameter that requires a gradient
 

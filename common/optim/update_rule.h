@@ -30,7 +30,7 @@ struct OptimizerOptions {
   // Weight decay: SGD adds weight_decay times the parameter to the gradient; AdamW and Muon use
   // decoupled weight decay.
   double weight_decay{0.01};
-  double momentum{0.95};  // used only by Muon
+  double momentum{0.95};  // momentum of Muon; SGD and AdamW do not use it
   // The store that allocates the moments of AdamW; null: the moments are ordinary tensors in
   // memory.
   std::shared_ptr<MomentStore> moments{};
@@ -46,7 +46,7 @@ struct OptimizerOptions {
 // Parameters that share options. A parameter belongs to the first group whose pattern matches some
 // part of its name. The empty pattern matches every name.
 struct ParameterGroup {
-  std::string pattern;  // ECMAScript regular expression
+  std::string pattern;  // ECMAScript regular expression for parts of parameters' names
   OptimizerOptions options;
 };
 inline bool is_muon(const ParameterGroup& group) {

@@ -45,7 +45,7 @@ class ToyModel : public Module {
 // A unit of a ToyModel: the root or a block, with its own parameters.
 struct ToyUnit {
   Module* module;
-  std::string name;  // "root", "blocks0", "blocks1", ...
+  std::string name;  // name of the unit: "root", "blocks0", "blocks1", ...
   std::vector<NamedParameter> parameters;
 };
 

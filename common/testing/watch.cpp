@@ -346,7 +346,8 @@ void begin(int rank) {
   rank_here = rank;
   throw_address = reinterpret_cast<uint64_t>(dlsym(RTLD_DEFAULT, "__cxa_throw"));
   void* warm[4];
-  backtrace(warm, 4);  // the first call of backtrace() loads a library
+  // The first call of backtrace() loads a library, so it is made here and not in a signal handler.
+  backtrace(warm, 4);
   struct sigaction action {};
   action.sa_sigaction = on_trap;
   action.sa_flags = SA_SIGINFO;

@@ -17,7 +17,7 @@ struct WatchPage {
   static constexpr size_t kFrames = 28;
   static constexpr size_t kSources = 4;
 
-  // Something that the rank did.
+  // Something that the replayed rank did, such as a write to the watched address.
   struct Action {
     enum class Kind : uint32_t { none, write, spoil, issue, wait, observe, raise, read, line };
     Kind kind;

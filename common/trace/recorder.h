@@ -50,7 +50,7 @@ class Recorder final : public CallObserver {
   std::shared_ptr<EventLog> log_;
   int rank_;
   std::shared_ptr<Clock> clock_;
-  std::mutex mutex_;  // protects the members below and this rank's part of log_
+  std::mutex mutex_;  // protects gathered_, flights_, and the events of this rank in log_
   // Data pointer of a storage that an all-gather has filled -> unit of this storage.
   std::map<const void*, UnitName> gathered_;
   // (number of the Communicator, Level of the group, sequence) of a call that was not waited for ->

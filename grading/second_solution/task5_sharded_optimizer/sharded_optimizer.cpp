@@ -65,7 +65,8 @@ ShardedOptimizerImpl::ShardedOptimizerImpl(std::vector<std::shared_ptr<FlatParam
       const auto& [name, parameter] = unit->parameters()[i];
       if (!parameter.requires_grad()) continue;
       Group& group = groups_[group_of(name, groups)];
-      // A piece must include the padding up to the next parameter.
+      // A piece must include the padding up to the next parameter, because its number of elements
+      // must be a multiple of 16.
       const int64_t offset = unit->layout().offsets[i];
       const int64_t first = std::max(offset, begin);
       const int64_t last = std::min(offset + round_up(parameter.numel(), kAlignment), end);
