@@ -49,8 +49,8 @@ inline const std::string kFrozenUnit = ":frozen";
 struct ShardLayout {
   struct Unit {
     std::string name;
-    int64_t
-        padded_numel;  // number of elements of the unit with padding, a multiple of 16 world_size
+    // Number of elements of the unit with padding; a multiple of 16 world_size.
+    int64_t padded_numel;
     bool root;  // whether this is the root's unit, which stays unsharded from forward to backward
     bool trainable;  // whether the unit has a parameter that requires a gradient
 
