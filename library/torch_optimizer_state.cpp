@@ -141,8 +141,8 @@ std::vector<RankInvariant> invariants_of(const Json& manifest, const Entries& en
   std::vector<RankInvariant> invariants{{"the optimizer",
                                          manifest.at("optimizer").get<std::string>(),
                                          "make the same on every rank"}};
-  std::map<std::string, std::string>
-      first;  // "group 0", ... -> name of the group's first parameter
+  // "group 0", ... -> name of the group's first parameter.
+  std::map<std::string, std::string> first;
   for (const auto& entry : entries) {
     const std::string group = group_of(manifest, entry.name);
     first.try_emplace(group, entry.name);

@@ -23,8 +23,8 @@ class Channel {
   std::vector<nlohmann::json> frames() const;
 
  private:
-  OpenFile file_{
-      memory_file("fsdp-observations")};  // the file of the frames; made before the rank is forked
+  // The file of the frames, which is made before the rank is forked.
+  OpenFile file_{memory_file("fsdp-observations")};
   std::mutex mutex_;
 };
 

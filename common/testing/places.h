@@ -16,8 +16,8 @@ struct Places {
     std::vector<int64_t> sizes;
     int64_t offset;  // index of the parameter's first element in the flat tensor
   };
-  std::vector<Parameter>
-      parameters;         // the parameters in the flat tensor, in the order of their offsets
+  // The parameters in the flat tensor, in the order of their offsets.
+  std::vector<Parameter> parameters;
   int64_t shard_numel{};  // number of elements of the flat tensor that one rank owns
   int64_t begin{};        // index of the observed tensor's first element in the flat tensor
 

@@ -34,8 +34,8 @@ class BackwardHooksImpl final : public BackwardHooks,
   struct Unit {
     std::shared_ptr<FlatParameter> flat;
     std::vector<std::shared_ptr<Call>> in_forward;  // the module's running calls; innermost last
-    std::vector<std::weak_ptr<Call>>
-        calls;  // the module's ended calls; each expires with its graph
+    // The module's ended calls; each expires with its graph.
+    std::vector<std::weak_ptr<Call>> calls;
     // Number of forward calls without gradients that a backward pass may run again, with gradients,
     // as a checkpoint does.
     int to_record{};
