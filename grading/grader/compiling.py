@@ -109,9 +109,8 @@ def code():
     compiler command. The modification time of the precompiled header stands for the compiler and
     LibTorch, because the build makes this header again if one of them changes."""
     headers = [path for name in ("cmake", "common", "tasks") for path in (ROOT / name).rglob("*.h")]
-    made = [
-        path.stat().st_mtime_ns for path in (BUILD / "CMakeFiles" / "fsdp_memory.dir").glob("*.[gp]ch")
-    ]
+    precompiled = (BUILD / "CMakeFiles" / "fsdp_memory.dir").glob("*.[gp]ch")
+    made = [path.stat().st_mtime_ns for path in precompiled]
     return f"{course.digest(headers)} {made}"
 
 
