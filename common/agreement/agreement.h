@@ -21,7 +21,8 @@ std::vector<std::string> gather_all_texts(Communicator& comm, const std::string&
 // ranks, with the text of the exception of the lowest rank that failed. So no rank continues and
 // waits for a rank that has failed.
 void agree_on(Communicator& comm, const std::function<void()>& action);
-// Collective. Runs `action` only on global rank 0. Throws as agree_on() does.
+// Collective. Runs `action` only on global rank 0. If `action` throws a std::exception there,
+// agree_on_rank_0() throws std::runtime_error on all ranks, with the text of that exception.
 void agree_on_rank_0(Communicator& comm, const std::function<void()>& action);
 // Collective. Runs `action` on every rank. Returns the text that `action` has returned on each rank
 // of this replica, in the order of ranks. Throws as agree_on() does.

@@ -19,7 +19,7 @@ constexpr size_t kHashDigits = 16;  // number of digits that values_digest() ret
 
 using RankInvariants = std::vector<std::pair<std::string, std::string>>;
 
-// Returns a text such as " on rank 0" or " on ranks 1, 2".
+// Returns the numbers of `ranks` as the end of a sentence: " on rank 0" or " on ranks 1, 2".
 std::string on_ranks(const std::vector<size_t>& ranks) {
   std::string text = ranks.size() == 1 ? " on rank " : " on ranks ";
   for (size_t i = 0; i < ranks.size(); ++i)

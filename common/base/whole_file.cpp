@@ -100,7 +100,7 @@ class NewFile {
   // file. Returns 0 or errno.
   int become(const Content& content) {
     if (place_.file) {
-      // Only root may change the owner, so a failure is ignored.
+      // Only the superuser may give a file another owner, so a failure of fchown() is ignored.
       if (fchown(file_, place_.file->st_uid, place_.file->st_gid) != 0) errno = 0;
       fchmod(file_, place_.file->st_mode & 07777);
     }
