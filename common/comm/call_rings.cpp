@@ -35,7 +35,7 @@ struct alignas(128) CallRings::RankHead {
   // condition.notify_all() is called when this rank reaches a stage of a call, or when its status
   // changes.
   SharedCondition condition;
-  uint64_t counted;  // how many calls of this rank count_call() has counted
+  uint64_t counted;  // number of calls of count_call() for this rank so far
   // `taken`: how many sets of rings this rank has acquired so far; `given_back`: how many of them
   // it has released.
   uint64_t taken, given_back;
@@ -59,7 +59,8 @@ struct alignas(128) CallRings::Set {
   // Number of the Communicator that uses this set, if the number is kSets or more; 0: none of these
   // yet.
   std::atomic<uint64_t> communicator;
-  std::atomic<int> given_back;  // number of ranks of this host that have released this set
+  // Number of ranks of this host that have released this set of rings: release_set().
+  std::atomic<int> given_back;
 };
 
 struct alignas(128) CallRings::RankPage {

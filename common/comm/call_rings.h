@@ -16,10 +16,12 @@ struct CallHistory;
 struct PublishedCall {
   Call call;
   int64_t issued_at{};  // [ns] when the rank issued the call, by CommunicatorOptions::clock
-  uint64_t address{};   // where the other ranks read this rank's data; 0: they read none
+  // The address, in the memory that the ranks share, at which the other ranks read this rank's data
+  // of the call; 0: they read no data there.
+  uint64_t address{};
 };
 
-// How far a rank is with a call: the stages in their order.
+// How far a rank is with a call: the stages, in the order in which the rank reaches them.
 enum class Stage : uint8_t {
   none,
   published,
@@ -104,7 +106,8 @@ class CallRings {
     // Sequence of the call in which the rank failed; nothing: the rank failed while it connected.
     std::optional<uint64_t> sequence;
   };
-  // Stores a Lost for `rank`, with the group and the set of this object.
+  // Records that `rank` has failed in the call `sequence` of this object's group: lost(rank)
+  // returns it. `sequence` is empty if the rank failed while it connected.
   void note_lost(int rank, std::optional<uint64_t> sequence);
   std::optional<Lost> lost(int rank) const;
 

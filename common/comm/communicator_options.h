@@ -17,7 +17,7 @@ namespace fsdp {
 struct Fault {
   enum class Kind { skip, kill };
   Kind kind;
-  int rank;  // the rank that fails, numbered in the world
+  int rank;  // global rank of the rank that skips the call or is killed
   // Number of the call among the rank's calls over all its Communicators: 0, 1, 2, ...
   uint64_t at;
 };

@@ -54,7 +54,8 @@ struct CommunicatorState {
   std::exception_ptr failure;  // error of the first call that failed; null: no call has failed
   std::atomic<bool> busy{};    // whether a thread is issuing a call or waiting for one
 
-  // Returns whether calls over `connection` are compared between ranks now.
+  // Returns whether calls over `connection` are compared between ranks. With
+  // Compare::first_iteration, this is true only in the first iteration.
   bool compares(const Connection& connection) const {
     return connection.compare == Compare::always ||
            (connection.compare == Compare::first_iteration && in_first_iteration);
@@ -76,7 +77,7 @@ struct IssuedCall {
   // If defined: output of a reduce-scatter that must still be summed over the replicas.
   at::Tensor of_replicas{};
   bool complete{};  // whether the call no longer uses its tensors
-  bool done{};      // whether wait() of its Handle has returned
+  bool done{};      // whether wait() of the call's Handle has returned
 };
 
 }  // namespace fsdp

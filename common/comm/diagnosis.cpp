@@ -13,9 +13,10 @@ constexpr size_t kLabel = 12;
 constexpr size_t kShownCalls = 5;  // how many of the last calls of each rank the table shows
 // The most columns of calls that the table has side by side; further columns continue below them.
 constexpr size_t kColumns = 3;
-constexpr size_t kCell = 29;      // [characters] width of a column of calls
-constexpr size_t kWidth = 100;    // [characters] the most in a line of an error text
-constexpr uint64_t kLookout = 4;  // how many calls ahead to search for a missing call
+constexpr size_t kCell = 29;    // [characters] width of a column of calls
+constexpr size_t kWidth = 100;  // [characters] the most in a line of an error text
+// later() searches for a call of one rank among the next kLookout calls of another rank.
+constexpr uint64_t kLookout = 4;
 
 bool same(const Call& a, const Call& b) {
   return a.operation == b.operation && a.unit == b.unit;
@@ -42,7 +43,7 @@ std::string padded(std::string text, size_t width) {
 // that have not issued a call with this number yet form a side without a call.
 struct Side {
   std::vector<int> ranks;  // numbers of the ranks in the world, ascending
-  const Call* call;        // the call of these ranks; null: they have not issued it yet
+  const Call* call;        // the call that these ranks have issued; null: they have issued none yet
   size_t first;            // the first of `ranks`, numbered in the group
 };
 
@@ -207,7 +208,7 @@ class Table {
     }
   }
 
-  // Returns the table as a text in which each line begins with a line feed.
+  // Returns the table of the last calls of all ranks as a text. Each line begins with a line feed.
   std::string text() const {
     std::string text;
     for (size_t first = 0; first < columns_.size(); first += kColumns) {

@@ -12,7 +12,8 @@ namespace fsdp {
 // memory; RemoteLedger (remote_ledger.h) is for ranks of several hosts.
 class Ledger {
  public:
-  static constexpr uint64_t kRing = CallRings::kLength;  // the most calls that may be pending
+  // The most calls of a rank that may be pending at the same time: issued, but not yet waited for.
+  static constexpr uint64_t kRing = CallRings::kLength;
 
   // `rank` is the number of this rank in the group. `timeout` limits every wait for one rank.
   Ledger(const CallRings& rings, int rank, std::chrono::milliseconds timeout)

@@ -34,7 +34,7 @@ struct Record {
   Kind kind{};
   uint64_t number{};  // number of the call among all calls of the rank
   uint64_t bits{};    // in a `call` entry: hash of the bytes that this rank sends
-  uint64_t bytes{};   // number of bytes that follow this head in the file
+  uint64_t bytes{};   // number of bytes that follow this Record in the file: the entry's content
   Call call{};
 };
 
@@ -303,7 +303,8 @@ void end_recording(const std::string& failure) noexcept {
   try {
     if (written) written->end(failure);
     if (replayed) replayed->end(failure);
-  } catch (const std::exception&) {  // a write failed; the entries before it can be replayed
+  } catch (const std::exception&) {
+    // Writing the last entry of the recording failed. The entries before it can still be replayed.
   }
 }
 

@@ -40,7 +40,7 @@ class Transfer {
   virtual std::optional<std::pair<int64_t, int64_t>> moved() const { return std::nullopt; }
 };
 
-// Moves the bytes of collectives.
+// A transport, such as shm, gloo or nccl, which moves the bytes of collectives between ranks.
 class Transport {
  public:
   Transport() = default;

@@ -21,7 +21,8 @@ struct CudaBackend {
   // The tensors that nccl moves are on this device. A test without a GPU sets the CPU.
   c10::DeviceType device{c10::kCUDA};
 };
-inline CudaBackend cuda_backend;  // has no GPUs until gpu::use_gpu_of() sets it
+// The CudaBackend of this process. It has no GPUs (gpus = 0) until gpu::use_gpu_of() sets it.
+inline CudaBackend cuda_backend;
 
 // Returns the backend that the options ask for between the ranks of `group`; for "auto" chooses
 // one. Throws std::invalid_argument if the options ask for shm or a simulated link and the ranks of

@@ -26,7 +26,8 @@ static_assert(TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 11 && TORCH_VER
 // Throws std::runtime_error if this process may not open as many files as gloo needs, because gloo
 // itself would end the process.
 void require_open_files(const std::string& who, int ranks) {
-  constexpr int kOfItsOwn = 4;  // files that gloo opens in addition to a connection for each rank
+  // gloo opens a connection for each rank, and 4 other files.
+  constexpr int kOfItsOwn = 4;
   rlimit limit{};
   getrlimit(RLIMIT_NOFILE, &limit);
   std::error_code unknown;

@@ -120,7 +120,8 @@ class GlooTransfer final : public Transfer {
 
   std::shared_ptr<GlooGroup> group_;
   Collective collective_;
-  std::vector<at::Tensor> buffers_;  // tensors that issue_ and finish_ use besides the call's
+  // Tensors that issue_ and finish_ use in addition to the input and output of the call.
+  std::vector<at::Tensor> buffers_;
   std::function<GlooWork()> issue_;
   std::function<void()> finish_;
   GlooWork work_;  // the c10d::Work of the transfer; null before start(), and for empty tensors
@@ -140,7 +141,8 @@ class GlooTransport final : public Transport {
         return all_reduce(call);
       case Operation::broadcast:
         return broadcast(call);
-      case Operation::barrier:  // moves no bytes: the Ledger waits for all ranks
+      // A barrier moves no bytes over gloo: the Ledger waits until all ranks have called barrier().
+      case Operation::barrier:
         return std::make_unique<GlooTransfer>(group_, call);
     }
     throw std::logic_error("unknown operation");
@@ -176,7 +178,7 @@ class GlooTransport final : public Transport {
   std::unique_ptr<Transfer> all_reduce(const Collective& call) {
     const int64_t part = (call.input.numel() + group_->size() - 1) / group_->size();
     const at::ScalarType dtype = call.input.scalar_type();
-    // [W * part]: at first the input and zeros, at the end the whole sum.
+    // [W * part]: at first this rank's input, padded with zeros; at the end the sum over all ranks.
     const at::Tensor padded = scratch(part * group_->size(), dtype);
     // [W * part]: at first, for each rank, the part of its input that this rank sums; later W
     // copies of this rank's sum.

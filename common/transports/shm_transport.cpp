@@ -89,7 +89,8 @@ class ShmTransfer final : public Transfer {
         return all_reduce();
       case Operation::broadcast:
         return broadcast();
-      case Operation::barrier:  // the Ledger has shown that every rank has called barrier()
+      // A barrier moves no bytes. The Ledger has shown that every rank has called barrier().
+      case Operation::barrier:
         return advance(Stage::waited_for);
     }
   }
