@@ -17,9 +17,10 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kExitTimeout = 2s;  // time limit of each request to the store after a rank has ended
-// If a rank failed because another rank was missing, how long the process of the failed rank waits
-// for that of the missing rank to print the error.
+// The time limit, 2 s, of each request to the store after a rank has ended.
+constexpr auto kExitTimeout = 2s;
+// If a rank failed because another rank was missing, the process of the failed rank waits 1 s for
+// the process of the missing rank to print the error.
 constexpr auto kCauseTimeout = 1s;
 // How often the process of rank 0 raises the counter kCaller in the store, which shows that the
 // process is alive.
@@ -214,7 +215,7 @@ Decision ExitProtocol::decide_survivors(const RankExit& exit,
                                         const AfterLoss& after_loss, BlockedSignals& signals,
                                         const StoreClientProcess::Log& log) {
   CallRings rings(shared_->call_rings(), Group::world(hosts_->self.world_size));
-  // Shows the failure to the other ranks of this host.
+  // Shows the failure of this process's rank to the other ranks of this host.
   if (!exit.ok()) rings.set_status(exit.rank, exit.status());
   const bool lost = rings.lost(exit.rank).has_value() && exit.signal == 0 && !exit.ok();
   std::string word = exit.ok() ? "done" : "out";
@@ -365,7 +366,7 @@ void write_error_file(const std::string& text) {
   try {
     write_whole_file(file, content.dump());
   } catch (const std::exception&) {
-    return;  // if the file cannot be written, stderr still has the text
+    return;  // if the file TORCHELASTIC_ERROR_FILE cannot be written, stderr still has the text
   }
 }
 

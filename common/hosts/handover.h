@@ -26,7 +26,8 @@ class Handover {
   // For the process that has forked the rank: returns the numbers of steps after which the states
   // were saved, in the order of save().
   std::vector<int64_t> saved_steps() const;
-  // Keeps the state after `steps` steps for the new rank, and frees the other state.
+  // Keeps the saved state after `steps` steps for the new rank. If a state after another number of
+  // steps was saved too, frees that state.
   void select(int64_t steps) const;
 
   // For the new rank: steps() returns the number of steps after which the state was saved; nothing

@@ -14,7 +14,8 @@ namespace fsdp {
 namespace {
 
 c10::intrusive_ptr<c10d::Store> file_of(const SharedRegion& shared) {
-  // Check that the file can be opened, because a FileStore would wait until it exists.
+  // Checks that the file of the FileStore can be opened. Otherwise the FileStore would wait until
+  // its file exists.
   if (access(shared.rendezvous_path().c_str(), R_OK | W_OK) != 0) {
     throw std::runtime_error("cannot open " + shared.rendezvous_path() + ": is /proc mounted?");
   }

@@ -15,7 +15,7 @@ namespace fsdp {
 // Returns the addresses of `host`, which MASTER_ADDR names. Throws std::runtime_error if the name
 // is unknown.
 std::unique_ptr<addrinfo, void (*)(addrinfo*)> addresses_of(const std::string& host, uint16_t port);
-// Returns the address as numbers: "10.0.0.1".
+// Returns the IP address in `address` as a text of numbers: "10.0.0.1".
 std::string text_of(const sockaddr* address, socklen_t length);
 
 // Connects to the store that the launcher or rank 0 hosts. Returns a store that sees only keys with

@@ -70,7 +70,7 @@ int wait_spare(const LaunchedRank& self, int world_size, const Log& log) {
   try {
     return ExitProtocol::all_succeed(self) ? 0 : 1;
   } catch (const std::runtime_error&) {
-    return 1;  // the store is gone; the ranks that train print why
+    return 1;  // the store does not answer; the ranks that train print the cause
   }
 }
 

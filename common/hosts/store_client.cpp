@@ -28,7 +28,7 @@ void write_line(int pipe, char kind, const std::string& text) {
 }
 constexpr char kWaits = '?', kAnswers = '+', kFails = '-';
 
-// Extra time for the child, beyond the time limits of its waits for the store.
+// The child process limits its waits for the store. This process waits 1 s longer for the child.
 constexpr std::chrono::milliseconds kSlack{1000};
 
 // Makes the requests to the store over a connection of this process. Calls `waits` before each
@@ -106,7 +106,9 @@ class ConnectedStore final : public StoreRequests {
       store_->wait({key}, limit);
       return true;
     } catch (const c10::Error&) {
-      bool found = false;  // explain() throws if the store does not answer
+      // The wait may have failed because `key` is not set or because the store does not answer; in
+      // the second case explain() throws.
+      bool found = false;
       explain(kSilent, [&] { found = store_->check({key}); });
       return found;
     }

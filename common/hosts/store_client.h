@@ -72,7 +72,7 @@ class StoreClientProcess {
 
   LaunchedRank self_;
   pid_t process_{};
-  OpenFile answer_;  // file in memory to which the child writes the text of `request`
+  OpenFile answer_;  // file in memory to which the child writes the text that `request` returns
   std::unique_ptr<Lines> lines_;
   std::string waits_for_;
   std::chrono::steady_clock::time_point looked_{std::chrono::steady_clock::now()};

@@ -27,7 +27,7 @@ struct Decision {
 // continue. Returns 0 if the run cannot continue.
 using AfterLoss = std::function<int(int ranks)>;
 
-// After a failure, the time limit for the first answer of each process ("here").
+// After a failure, the time limit, 2 s, for the first answer of each process ("here").
 inline constexpr std::chrono::seconds kToAnswer{2};
 
 // Returns how long, after a failure, a process waits for its rank to end, if the rank waits for

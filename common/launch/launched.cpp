@@ -11,7 +11,7 @@ namespace fsdp {
 namespace {
 
 constexpr int kManyRanks = 100'000;
-// The port of the store if MASTER_PORT is not set: torchrun's default.
+// The port of the store if MASTER_PORT is not set: 29500, torchrun's default.
 constexpr uint16_t kUsualPort = 29500;
 
 // A launcher, and the names of the environment variables in which it writes which rank a process
@@ -21,9 +21,9 @@ struct Launcher {
   const char* rank;
   const char* world_size;
   // local_world_size, hosts and job are null if the launcher sets no such variable.
-  const char* local_world_size;  // the variable with the number of ranks on this host
-  const char* hosts;             // the variable with the number of hosts
-  const char* job;               // the variable with a text that differs between jobs
+  const char* local_world_size;  // name of the variable with the number of ranks on this host
+  const char* hosts;             // name of the variable with the number of hosts
+  const char* job;               // name of the variable with a text that differs between jobs
 };
 
 // If several launchers have set their variables, the first one in the order of kLaunchers has

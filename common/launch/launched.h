@@ -22,7 +22,7 @@ struct LaunchedRank {
   // Prefix of the keys of this run's ranks in the store. No other run uses it in this store.
   std::string group;
   std::chrono::milliseconds timeout{kDefaultTimeout};  // time limit of each wait for a rank
-  // A wait for another rank that takes longer than this is announced to the user.
+  // If a wait for another rank takes longer than announce_after, the user gets a message.
   std::chrono::milliseconds announce_after{5'000};
   std::string launcher{"torchrun"};  // "torchrun", "Open MPI", "PMI", "SLURM" or kPlainLauncher
   int local_world_size{};            // ranks on this host; 0 if the launcher does not say

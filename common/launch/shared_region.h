@@ -80,7 +80,8 @@ class SharedRegion {
   OpenFile memory_file_, rendezvous_;  // files in memory; rendezvous_ is for c10d::FileStore
   // File in memory with the arenas; -1: ranks are forked, or there are none.
   OpenFile arenas_file_{-1};
-  Mapping memory_;  // maps memory_file_: first a page with a Head, then the messages and call rings
+  // Maps memory_file_, which has a page with a Head, then the exit messages, then the call rings.
+  Mapping memory_;
   std::optional<Mapping> arenas_;
   size_t arena_bytes_{};
   bool arenas_are_cut_{};  // whether the arenas have fewer bytes than were requested
