@@ -40,7 +40,8 @@ size_t AddressRanges::remove(char* begin, size_t bytes) {
   char* const end = begin + bytes;
   size_t removed = 0;
   auto range = ranges_.upper_bound(begin);
-  if (range != ranges_.begin()) --range;  // the previous range may reach beyond `begin`
+  // A range that starts at or before `begin` may end after `begin`, so remove() looks at it too.
+  if (range != ranges_.begin()) --range;
   while (range != ranges_.end() && range->first < end) {
     const auto [first, length] = *range;
     char* const last = first + length;

@@ -10,8 +10,10 @@
 // innermost MemoryScope of the reporting thread sets.
 namespace fsdp::device_blocks {
 
-void allocated(const void* block, int64_t bytes);  // throws std::invalid_argument if bytes < 0
-void freed(const void* block);  // ignores a block that was not reported as allocated
+// allocated() throws std::invalid_argument if bytes < 0. freed() does nothing if `block` was not
+// reported as allocated.
+void allocated(const void* block, int64_t bytes);
+void freed(const void* block);
 
 // Moves the live bytes of `block` from their MemoryClass to `cls`. Does nothing if the block was
 // not reported as allocated.

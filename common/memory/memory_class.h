@@ -27,7 +27,9 @@ class [[nodiscard]] MemoryScope {
   MemoryScope(const MemoryScope&) = delete;  // a copy would end the scope twice
   MemoryScope& operator=(const MemoryScope&) = delete;
 
-  static MemoryClass current();  // the class that counts for this thread; `other` outside scopes
+  // Returns the class as which memory that this thread allocates is counted now: `cls` of the
+  // innermost MemoryScope; MemoryClass::other if there is none.
+  static MemoryClass current();
 
  private:
   MemoryClass previous_;

@@ -19,7 +19,8 @@ int64_t written_bytes() {
     std::istringstream words(line);
     std::string first, second;
     words >> first >> second;
-    if (!first.ends_with(':')) {  // first line of a mapping: "7f00-7fff rw-p"
+    // The first line of a mapping in smaps, such as "7f00-7fff rw-p", does not begin with "NAME:".
+    if (!first.ends_with(':')) {
       is_private = second.ends_with('p');
     } else if (is_private && (first == "Private_Dirty:" || first == "Swap:")) {
       bytes += std::stoll(second) * 1024;

@@ -10,11 +10,13 @@
 namespace fsdp {
 
 struct GenerateOptions {
-  int64_t context;                      // the longest sequence that the model takes, in tokens
-  int64_t ids;                          // tokens with an id >= this one are not generated
-  std::optional<double> temperature{};  // no value: always the most likely token
-  uint64_t seed{42};                    // seed of the draws; unused without a temperature
-  std::vector<int64_t> end_tokens{};    // generation stops before the first of these tokens
+  int64_t context;  // the longest sequence that the model takes, in tokens
+  int64_t ids;      // tokens with an id >= this one are not generated
+  // The temperature of the draws; no value: generate() draws nothing and always takes the most
+  // likely token.
+  std::optional<double> temperature{};
+  uint64_t seed{42};                  // seed of the draws; unused without a temperature
+  std::vector<int64_t> end_tokens{};  // generation stops before the first of these tokens
 };
 
 // Returns logits [n, vocabulary] for the tokens that follow each of the last n = min(context,

@@ -10,7 +10,7 @@ namespace fsdp {
 // and, for a CUDA device, the default generator of this device.
 class GeneratorStates {
  public:
-  explicit GeneratorStates(c10::Device device);  // saves the current states
+  explicit GeneratorStates(c10::Device device);  // saves the generators' current states
   void restore() const;                          // sets the generators to the saved states
   void seed(uint64_t seed) const;                // seeds the generators; the saved states stay
 

@@ -56,7 +56,7 @@ class Adaptable {
   torch::Tensor with_lora(const torch::Tensor& x, const torch::Tensor& y) const;
 
  private:
-  std::shared_ptr<LoraAdapter> lora_;  // null: no adapter
+  std::shared_ptr<LoraAdapter> lora_;  // the layer's adapter; null: the layer has none
   bool merged_{};
 };
 

@@ -14,7 +14,7 @@ namespace fsdp {
 // The architecture of a model: its family, which is the type of the options, and its sizes.
 using ModelShape = std::variant<TransformerLMOptions, GPT2Options>;
 
-// Returns "llama" or "gpt2".
+// Returns the family of the model: "llama" for TransformerLMOptions, "gpt2" for GPT2Options.
 const char* family_of(const ModelShape& shape);
 
 // Returns the names and values of the options in a fixed order. Some options, such as dropout and

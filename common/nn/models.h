@@ -34,7 +34,9 @@ struct ModelInfo {
 ModelInfo model_info(const std::string& name);
 std::vector<std::string> model_names();  // names of the registry, without Hugging Face's names
 
-ModelShape model_shape(const std::string& name);  // throws what model_info() throws
+// Returns the architecture of the model `name`. Throws what model_info() throws if there is no such
+// model.
+ModelShape model_shape(const std::string& name);
 // Returns the name for which model_shape() returns `shape`: a name of the registry if there is one,
 // with ":dropout=P" if needed; else the text of to_string(shape).
 std::string model_name(const ModelShape& shape);

@@ -45,7 +45,8 @@ struct CallInBackward : torch::autograd::Function<CallInBackward> {
   static variable_list backward(AutogradContext* context, variable_list gradients) {
     auto held = context->saved_data["callback"].toCapsule();
     static_cast<Callback&>(*held).run();
-    gradients.emplace_back();  // undefined gradient for the argument `callback`
+    // forward() also has the argument `callback`, which is no tensor: its gradient is undefined.
+    gradients.emplace_back();
     return gradients;
   }
 };
@@ -142,7 +143,8 @@ struct Module::Hooks {
     const Call* around;
   };
   const Call* call{};
-  Forward in_place_of_forward;  // empty: a call runs forward()
+  // The function that set_forward() has set; empty: a call of the module runs forward().
+  Forward in_place_of_forward;
   HookList<ForwardHook> forward_pre;
   HookList<ForwardHook> forward;
   HookList<BackwardHook> full_backward_pre;

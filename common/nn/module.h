@@ -100,7 +100,7 @@ class Module : public torch::nn::Module {
   // is registered or set_forward() is called. The autograd graph has weak pointers to this object.
   std::shared_ptr<Hooks> hooks_;
   const std::shared_ptr<Hooks>& hooks();
-  mutable std::string name_;  // empty until the first call of name()
+  mutable std::string name_;  // what name() returns; empty until the first call of name()
 };
 
 }  // namespace fsdp

@@ -134,7 +134,7 @@ class CausalAttention : public Module {
   int64_t heads_, kv_heads_;
   torch::Tensor rotary_;  // [2, context, d_head / 2], shared with the model
   std::shared_ptr<Module> q_proj_, k_proj_, v_proj_, output_proj_;
-  std::shared_ptr<Module> q_norm_, k_norm_;  // null without options.qk_norm
+  std::shared_ptr<Module> q_norm_, k_norm_;  // RMSNorms; null if options.qk_norm is false
 };
 
 class SwiGLU : public Module {

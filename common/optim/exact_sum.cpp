@@ -9,7 +9,7 @@
 namespace fsdp {
 namespace {
 
-constexpr int kBase = 32;                  // number of bits of a digit of an exact sum
+constexpr int kBase = 32;                  // each digit of an exact sum has 32 bits
 constexpr int kLowestExponent = -2 * 149;  // exponent of the square of the smallest fp32 number
 constexpr int kInfinite = 255;             // the exponent field of an fp32 infinity or NaN
 constexpr int kFractionBits = 23;          // bits of an fp32 mantissa, without the leading one

@@ -45,7 +45,9 @@ void set_owners(MatrixRound& round, std::vector<int64_t>& total) {
 
 std::vector<MatrixRound> plan_matrices(std::vector<UnitMatrices> units, int ranks) {
   std::vector<MatrixRound> rounds;
-  bool ended = true;  // whether the next unit with matrices begins a round
+  // Whether the next unit with matrices begins a new MatrixRound. This is so if the last round has
+  // at least one matrix for each rank.
+  bool ended = true;
   for (UnitMatrices& unit : units) {
     if (unit.matrices.empty()) continue;
     if (ended) rounds.emplace_back();

@@ -42,7 +42,8 @@ at::Tensor sum_of_powers(const at::Tensor& tensor, double norm_type, double larg
 
 double p_norm(double norm_type, double largest, const at::Tensor& sum_of_powers) {
   if (!std::isfinite(largest)) return largest;
-  // If norm_type is infinite, the second factor is 0^0, which std::pow() defines as 1.
+  // If norm_type is infinite, the sum of powers and the exponent 1 / norm_type are 0, and
+  // std::pow(0, 0) is 1. So the norm is `largest`.
   return largest * std::pow(value_of_sum(sum_of_powers), 1 / norm_type);
 }
 

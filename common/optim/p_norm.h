@@ -11,7 +11,7 @@ namespace fsdp {
 // elements are cut into tensors, or on their order. To compute the norm of several tensors, find
 // the largest |x| of all, add the results of sum_of_powers() for the tensors, then call p_norm().
 
-// Throws std::invalid_argument unless norm_type is above 0; also for NaN.
+// Throws std::invalid_argument if norm_type is 0, negative or NaN.
 void check_norm_type(double norm_type);
 
 // Returns the largest |x| of an fp32 tensor: fp64 [1], on the tensor's device. It is 0 if the

@@ -13,7 +13,7 @@ namespace fsdp {
 // In a flat parameter, parameters start at multiples of 64 bytes, so that a kernel sees the same
 // alignment as in a tensor that PyTorch allocates. The optimizer also updates multiples of 16
 // elements (update_rule.h explains why).
-inline constexpr int64_t kAlignment = 16;  // [elements]; 16 fp32 elements are 64 bytes
+inline constexpr int64_t kAlignment = 16;  // [elements]: 64 bytes of fp32
 
 constexpr int64_t round_up(int64_t numel, int64_t multiple) {
   return (numel + multiple - 1) / multiple * multiple;
@@ -54,7 +54,8 @@ struct ShardLayout {
     bool root;  // whether this is the root's unit, which stays unsharded from forward to backward
     bool trainable;  // whether the unit has a parameter that requires a gradient
 
-    // Returns the path of the unit's module: the name of the unit without kFrozenUnit.
+    // Returns the path of the unit's module: the name of the unit without kFrozenUnit (":frozen")
+    // at its end.
     std::string module() const;
   };
   struct Parameter {
