@@ -92,7 +92,7 @@ std::vector<double> values(const ObservedTensor& tensor) {
 bool has_values_in_another_order(const ObservedTensor& actual, const ObservedTensor& expected) {
   auto is = values(actual), should_be = values(expected);
   const auto is_nan = [](double value) { return std::isnan(value); };
-  // A list with a NaN cannot be sorted.
+  // std::sort() cannot sort a list with a NaN, so the answer is "no" if there is one.
   if (std::any_of(is.begin(), is.end(), is_nan)) return false;
   if (std::any_of(should_be.begin(), should_be.end(), is_nan)) return false;
   std::sort(is.begin(), is.end());
@@ -216,7 +216,8 @@ double ObservedTensor::value(int64_t index) const {
 
 std::string ObservedTensor::text(int64_t index) const {
   if (dtype == at::kLong) return std::to_string(load<int64_t>(*this, index));
-  if (std::isnan(value(index))) return "nan";  // for a negative NaN too, not "-nan"
+  // snprintf() would write "-nan" for a NaN with a sign bit.
+  if (std::isnan(value(index))) return "nan";
   char digits[32];
   std::snprintf(digits, sizeof digits, dtype == at::kDouble ? "%.17g" : "%.9g", value(index));
   return digits;

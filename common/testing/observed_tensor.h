@@ -21,7 +21,7 @@ struct ObservedTensor {
   at::ScalarType dtype{};
   std::vector<int64_t> sizes;
   std::vector<uint8_t> bytes;  // bytes of the elements in row-major order
-  // To which parameters the elements belong; no value if the rank observed the tensor without it.
+  // To which parameters the elements belong; no value if the rank called observe() without Places.
   std::optional<Places> places;
 
   int64_t numel() const;

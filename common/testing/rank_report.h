@@ -13,7 +13,7 @@ namespace fsdp {
 struct Crash {
   std::atomic<bool> seen;
   std::atomic<uintptr_t> address;  // the access to this address raised SIGSEGV
-  char refused[200];  // the function that the rank called although no task may call it; or ""
+  char refused[200];  // name of the function that the rank called although no task may; or ""
 };
 
 // Everything that is known about one rank after the run.

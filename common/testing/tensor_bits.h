@@ -11,7 +11,8 @@
 // tensor, would run a fallback first.
 namespace fsdp {
 
-// Throws std::logic_error if operators of this thread would run a fallback kernel first.
+// Throws std::logic_error if the operators that this thread calls would run a fallback kernel
+// before their own kernels.
 void check_dispatch();
 
 // Returns the bytes of all elements in row-major order. The tensor must be dense and on the CPU.

@@ -16,7 +16,7 @@ class ToyBlock : public Module {
  public:
   ToyBlock(int64_t width, int64_t seed);
 
-  torch::Tensor forward(torch::Tensor x) override;  // throws if `fails` is true
+  torch::Tensor forward(torch::Tensor x) override;  // throws if the member `fails` is true
 
   // Makes this block's weight another name of `other`, so that both are one parameter.
   void tie_weight(const at::Tensor& other);

@@ -203,7 +203,8 @@ void add_sources(Action& action, const Collective& collective, uint64_t address)
   if (operation == Operation::all_gather)
     add_source(action, input->data + at % bytes, input->width);
   if (operation == Operation::reduce_scatter) {
-    // Counts elements instead of bytes, because input and output may have different dtypes.
+    // Finds the place in the input by a count of elements, not of bytes, because input and output
+    // of a reduce-scatter may have different dtypes.
     const uint64_t element = own * output->numel() + at / output->width;
     add_source(action, input->data + element * input->width, input->width);
   }

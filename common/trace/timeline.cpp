@@ -46,7 +46,9 @@ std::vector<size_t> flight_lanes(const std::vector<Event>& events) {
   std::iota(order.begin(), order.end(), 0);
   std::ranges::stable_sort(order, {}, [&](size_t i) { return events[i].begin; });
   std::vector<size_t> lanes(events.size());
-  std::vector<int64_t> busy_until;  // for each lane, the time at which its last flight ends [ns]
+  // [ns] For each lane (a row of the timeline whose flights do not overlap): when its last flight
+  // ends.
+  std::vector<int64_t> busy_until;
   for (const size_t i : order) {
     const Event& event = events[i];
     if (event.kind != EventKind::flight) continue;
