@@ -35,7 +35,7 @@ int main() {
     const std::vector<torch::Tensor> inputs{torch::ones({16, 256})};
     const PlannedStep plan = plan_step([] { return std::make_shared<Net>(); }, loss_of, inputs,
                                        {.world_size = 4, .optimizer = {.lr = 1e-3}});
-    torch::manual_seed(1);  // every rank makes the same parameters
+    torch::manual_seed(1);  // every rank draws the same initial parameters
     const auto comm = Communicator::create(context);
     Net net;
     const auto sharded = fully_shard(net, comm);

@@ -29,7 +29,7 @@ struct Net : TwoInputs {
 int main(int argc, char** argv) {
   const std::string folder = argc > 1 ? argv[1] : ".";
   return start(4, [&](const RankContext& context) {
-    torch::manual_seed(1);  // every rank draws the same numbers
+    torch::manual_seed(1);  // every rank draws the same initial parameters and the same batches
     const auto comm = Communicator::create(context);
     Net net;
     FullyShardedDataParallel model(net, comm);

@@ -15,7 +15,7 @@ namespace {
 template <class Model>
 int train(const fsdp::RankContext& context, int64_t steps, const std::string& folder) {
   at::set_num_threads(1);  // one thread for each rank, because the ranks share this machine's cores
-  torch::manual_seed(1);   // every rank makes the same parameters
+  torch::manual_seed(1);   // every rank draws the same initial parameters
   Training<Model> training(fsdp::Communicator::create(context), folder);
   const bool speaks = context.rank == 0;
   if (speaks && training.steps() > 0)

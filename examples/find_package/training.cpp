@@ -10,7 +10,7 @@
 
 namespace {
 
-constexpr int64_t kRows = 64;  // rows in a step, of all ranks together
+constexpr int64_t kRows = 64;  // number of rows that all ranks together use in a step
 // The number of microbatches in a step on 1, 2 or 4 ranks, which therefore add the same gradients.
 // With another number of ranks, each rank computes one microbatch.
 constexpr int kParts = 4;

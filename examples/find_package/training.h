@@ -28,7 +28,8 @@ class Training {
 
  private:
   fsdp::StateDict state();
-  // Runs forward and backward of one of `parts` microbatches. Returns its share of the loss.
+  // Runs forward and backward of one of the `parts` microbatches of this rank. Returns the loss of
+  // this microbatch divided by `parts`.
   double backward(const at::Tensor& rows, int parts);
 
   std::shared_ptr<fsdp::Communicator> comm_;
