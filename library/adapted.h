@@ -28,8 +28,8 @@ class WrappedModule;
 template <class Output, class... Inputs>
 class WrappedModule<Output(Inputs...)> : public ModuleOf<Output(Inputs...)> {
  public:
-  // `call`: the function that forward() of this WrappedModule calls. It must call forward() of
-  // `theirs`.
+  // `theirs`: the torch::nn::Module to wrap. `call`: the function that forward() of this
+  // WrappedModule calls; it must call forward() of `theirs`.
   WrappedModule(std::shared_ptr<torch::nn::Module> theirs, std::function<Output(Inputs...)> call)
       : ModuleOf<Output(Inputs...)>(theirs->name()),
         theirs_(std::move(theirs)),

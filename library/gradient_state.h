@@ -81,12 +81,15 @@ class ParameterGradient {
 
   GradientState state() const { return state_; }
   LocalSum local_sum() const { return local_sum_; }
-  bool is_hidden() const;  // whether .grad of the leaf is the trap "have not been reduced"
+  // Returns whether .grad of the sharded parameter's leaf is the trap "have not been reduced", a
+  // tensor that throws when it is read.
+  bool is_hidden() const;
 
   // Each of the following functions of ParameterGradient handles one event. They are in the order
   // in which the events can happen. ShardedGradients calls the function when its event happens.
 
-  // Event: the user asks for the leaf for the first time. give() makes the state complete.
+  // Event: the user asks for the leaves (parameters() of the sharded model) for the first time.
+  // give() makes the state of this parameter's gradient GradientState::complete.
   void give();
 
   // Event: a backward pass begins. see_users_changes() updates the state if the user has changed
@@ -142,14 +145,18 @@ class ParameterGradient {
   void drop_local_sum();
 
   at::Tensor leaf_, whole_;
-  // The traps (tensors that throw when read) for .grad of the leaf.
+  // The two traps that this object puts into .grad of leaf_. not_reduced_ is the trap "have not
+  // been reduced", and misplaced_ is the trap "were put into the module's parameters". A trap is a
+  // tensor that throws when it is read.
   at::Tensor not_reduced_, misplaced_;
   GradientState state_{GradientState::in_unit};
   // If the state is incomplete: the tensor that was in .grad of the leaf before the trap was put
   // there.
   at::Tensor earlier_{};
   LocalSum local_sum_{LocalSum::none};
-  at::Tensor sum_{};  // the local sum, if local_sum_ is LocalSum::kept
+  // If local_sum_ is LocalSum::kept: this rank's sum of the parameter's gradients that have not
+  // been reduced.
+  at::Tensor sum_{};
 };
 
 }  // namespace fsdp

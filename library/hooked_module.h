@@ -46,7 +46,8 @@ class HookedModule {
   // function, because a write to a gathered parameter is lost when its unit is resharded. The error
   // names the first such parameter.
   void check_unwritten();
-  // Makes the next check_unwritten() accept earlier writes: forgets the parameters' versions.
+  // Forgets the version counters of the parameters, so that the next check_unwritten() accepts the
+  // writes to parameters that were made before.
   void allow_writes();
 
   // end_forward() stores the version counters of the shards at the end of a forward of this module.
@@ -61,9 +62,10 @@ class HookedModule {
  private:
   struct Guarded {
     std::shared_ptr<FlatParameter> unit;
-    // The storage of the unit's flat tensor.
+    // The storage of the flat tensor of `unit`. Every parameter of `unit` must stay a view of it.
     c10::Storage storage{};
-    // The version counter of the shard at the end of the last forward.
+    // The value that the version counter of this rank's shard of `unit` had at the end of the last
+    // forward of the module.
     std::optional<uint32_t> in_forward{};
     // Version counters of the unit's parameters, to detect a write while they are gathered. Empty:
     // the next check_unwritten() reads them.
@@ -75,7 +77,7 @@ class HookedModule {
   static void check_unwritten(Guarded& guarded);
 
   Module& module_;
-  std::vector<Guarded> units_{};  // the module's units, in the order of plan_units()
+  std::vector<Guarded> units_{};  // the units of module_, in the order of plan_units()
 };
 
 // Returns the part of an unsharded unit's flat tensor that came from this rank's shard:

@@ -24,12 +24,13 @@ std::vector<NamedParameter> with_values(std::vector<NamedParameter> tensors) {
 // The memory of a tensor in its storage: from its first element to the end of its last element.
 struct Extent {
   const void* storage;
-  int64_t begin, end;  // [bytes] where the tensor begins and ends, counted from the storage's start
+  // [bytes] The positions in the storage at which the tensor's memory begins and ends.
+  int64_t begin, end;
   std::string name;
 
   Extent(std::string named, const at::Tensor& tensor)
       : storage(tensor.storage().unsafeGetStorageImpl()), name(std::move(named)) {
-    int64_t last = 0;  // distance from the first element to the last, in elements
+    int64_t last = 0;  // [elements] distance in memory from the tensor's first element to its last
     for (int64_t dim = 0; dim < tensor.dim(); ++dim)
       last += (tensor.size(dim) - 1) * tensor.stride(dim);
     begin = tensor.storage_offset() * tensor.element_size();
@@ -137,8 +138,8 @@ void verify_model_across_ranks(Communicator& comm, const Module& net,
   }
   check_same_on_all_ranks(comm, invariants, where);
   if (!from_rank_0) return;
-  // The parameters to broadcast: all except those of ignored modules that another
-  // FullyShardedDataParallel has sharded.
+  // `whole` gets the parameters that rank 0 broadcasts: all parameters except those of ignored
+  // modules that another FullyShardedDataParallel has sharded.
   auto whole = parameters;
   std::erase_if(whole, [](const NamedParameter& one) { return is_freed(one.tensor); });
   broadcast_from_rank_0(comm, whole);

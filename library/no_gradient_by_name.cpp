@@ -19,7 +19,8 @@ struct Leaves {
 };
 
 Leaves& leaves() {
-  // `all` is never destroyed, because a static object may hold a model until the process ends.
+  // `all`, the map of the leaves, is never destroyed: a static object may hold a model, whose
+  // leaves are in the map, until the process ends.
   static auto& all = *new Leaves;
   return all;
 }
@@ -55,7 +56,9 @@ struct Looking : Engine {
 };
 
 Engine& looking_engine() {
-  static auto& engine = *new Looking;  // this engine is never destroyed, and has no threads to join
+  // This autograd engine is never destroyed. It has no threads that a destructor would have to
+  // join.
+  static auto& engine = *new Looking;
   return engine;
 }
 
@@ -63,7 +66,9 @@ Engine& looking_engine() {
 
 NoGradientByName::NoGradientByName(const at::Tensor& leaf, const std::string& parameter) {
   const bool trainable = leaf.requires_grad();
-  leaf.set_requires_grad(true);  // because a frozen leaf has no AccumulateGrad node
+  // A frozen leaf has no AccumulateGrad node, so the leaf requires a gradient while this
+  // constructor asks for the node.
+  leaf.set_requires_grad(true);
   accumulator_ = torch::autograd::impl::grad_accumulator(leaf);
   leaf.set_requires_grad(trainable);
   {

@@ -6,7 +6,9 @@
 namespace fsdp {
 namespace {
 
-constexpr double kAbsent = -1;  // stands for a missing tensor; a magnitude is at least 0
+// Stands in place of the largest magnitude of a tensor's elements if no rank has the tensor. No
+// magnitude equals it, because magnitudes are at least 0.
+constexpr double kAbsent = -1;
 
 // Collective. Returns, for each of the P `parts`, the largest magnitude of the whole tensor over
 // all ranks, or kAbsent if no rank has the tensor: [P]. If only_existence is set, returns zeros in

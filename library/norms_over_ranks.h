@@ -16,7 +16,7 @@ struct NamedPart {
   at::Tensor part;
 };
 
-// Returns .grad of each parameter, under the name of the parameter.
+// Returns for each parameter a NamedPart with the name of the parameter and its .grad.
 std::vector<NamedPart> gradients_of(const std::vector<NamedParameter>& parameters);
 
 // Collective. Returns the p-norm of each whole tensor that exists on at least one rank. Each rank

@@ -116,7 +116,8 @@ class Operands {
 
   // The first operand that is this rank's part of a larger tensor; null if no operand is a part.
   const at::Tensor* part_{};
-  // The operands that are plain tensors (not parts), except those with exactly one element.
+  // The operands of the call that are plain tensors (not this rank's parts of larger tensors),
+  // except those with exactly one element.
   c10::SmallVector<const at::Tensor*, 4> others_;
   // Whether a later operand is a part too, but has other elements of its whole tensor than `part_`.
   bool differs_{};

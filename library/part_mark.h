@@ -31,7 +31,8 @@ struct PartOf : c10::BackendMeta {
   // Name of a parameter. The whole tensor is this parameter or its gradient, or was computed from
   // one of the two.
   std::string parameter;
-  // Whether the whole tensor is the parameter's gradient, or was computed from the gradient.
+  // true: the whole tensor is the gradient of `parameter`, or was computed from the gradient.
+  // false: the whole tensor is the parameter, or was computed from the parameter.
   bool is_gradient{};
   // The description for results that are computed from this tensor; null if this object is itself
   // the description of such a result.

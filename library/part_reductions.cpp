@@ -12,7 +12,8 @@
 namespace fsdp {
 namespace {
 
-// Collective. Returns the whole tensor of which `part` is this rank's part. `of` describes `part`.
+// Collective. Returns the whole tensor of which `part` is this rank's part. `of` is the description
+// with which `part` is marked (part_mark.h).
 at::Tensor gather(const at::Tensor& part, const PartOf& of) {
   if (of.placement && part.numel() == of.placement->numel())
     return gather_parts(part, *of.placement, of.parameter);

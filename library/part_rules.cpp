@@ -87,7 +87,8 @@ struct Variant {
   bool of_lists{}, in_place{};
 };
 
-// Returns {.base = "add", .of_lists = true, .in_place = true} for "aten::_foreach_add_".
+// Takes apart the name of an operator: for "aten::_foreach_add_", variant_of() returns
+// {.base = "add", .of_lists = true, .in_place = true}.
 Variant variant_of(std::string name) {
   constexpr std::string_view kNamespace = "aten::", kLists = "_foreach_";
   Variant variant;

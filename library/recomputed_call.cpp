@@ -56,7 +56,8 @@ class SecondRun {
   bool outer_;
 };
 
-// The data with which the forward() of a call runs again. The graph owns it.
+// A call of a checkpointed module: what backward needs to run forward() of the call a second time.
+// The autograd graph owns this object.
 struct CallToRepeat : torch::CustomClassHolder {
   CallToRepeat(Module& called, c10::Device where,
                std::function<variable_list(const variable_list&)> run_again)
@@ -120,7 +121,8 @@ struct Distinct {
     }
   }
   variable_list tensors;
-  // For each tensor of the list, its index in `tensors`; no value for an undefined tensor.
+  // Has an element for each tensor of the list: the index of the tensor in `tensors`, or no value
+  // if the tensor is undefined.
   std::vector<std::optional<size_t>> places;
 };
 
@@ -134,7 +136,8 @@ variable_list at_places(const std::vector<std::optional<size_t>>& places,
   return all;
 }
 
-// Returns the inputs as leaves, which are not connected to the graph from which they came.
+// Returns, for each of `inputs`, a leaf tensor with the same values and requires_grad. The leaf is
+// not connected to the autograd graph that computed the input.
 variable_list as_leaves(const variable_list& inputs) {
   variable_list leaves;
   for (const at::Tensor& input : inputs)

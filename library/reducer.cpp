@@ -21,14 +21,15 @@ namespace {
 // parameter that has fewer.
 constexpr int64_t kCompared = 256;
 
-// The parameters of all Reducers of this process, from any thread.
+// `all` is the set of the parameters of all Reducers of this process. Every thread that uses it
+// holds `mutex`.
 struct ReplicatedParameters {
   std::mutex mutex;
   std::set<const at::TensorImpl*> all;
 };
 ReplicatedParameters& replicated_parameters() {
-  // `parameters` is never destroyed, because a static object may hold a model until the process
-  // ends.
+  // `parameters` (the set of replicated parameters) is never destroyed, because a static object may
+  // hold a replicated model until the process ends.
   static auto& parameters = *new ReplicatedParameters;
   return parameters;
 }
@@ -118,7 +119,8 @@ void Reducer::zero_grad() {
 }
 
 void Reducer::begin_pass() {
-  // If pass_ is set, begin_pass() has begun the current pass already, or the pass around it.
+  // If pass_ is not -1, an earlier call of begin_pass() has begun the current backward pass, or the
+  // outer backward pass in which the current one runs.
   if (pass_ >= 0) return;
   check_parameters();
   reduces_ = sync_;
@@ -206,7 +208,8 @@ at::Tensor Reducer::place_of(const Entry& entry) {
   return view_of_storage(padded.storage(), padded.storage_offset(), entry.tensor.sizes());
 }
 
-// Writes the gradient to its place in its bucket, and zeros to the padding after it.
+// Writes the gradient of a parameter to its place in its bucket, and zeros to the padding after the
+// gradient.
 void Reducer::write_to_place(const Entry& entry, const at::Tensor& gradient) {
   const at::Tensor padded = buckets_->place(entry.gradient);
   padded.slice(0, gradient.numel()).zero_();
@@ -229,8 +232,8 @@ void Reducer::finalize_backward() {
   pass_ = -1;
   const at::NoGradGuard no_grad;
   for (Entry& entry : entries_) {
-    // If `arriving` is still set, the gradient was undefined, so autograd did not call
-    // mark_ready().
+    // If `arriving` is still true at the end of the backward pass, the parameter's gradient was
+    // undefined, so mark_ready() was not called for it. Then the trap goes back into .grad.
     if (std::exchange(entry.arriving, false)) entry.tensor.mutable_grad() = entry.placeholder;
     if (entry.unsynced.defined() && entry.local.defined()) entry.local.add_(entry.unsynced);
     if (entry.unsynced.defined() && !entry.local.defined()) entry.local = entry.unsynced;
@@ -270,7 +273,7 @@ void Reducer::move_gradients_to_leaves() {
 void Reducer::break_off() {
   pass_ = -1;
   try {
-    // begin() waits for the all-reduces that the pass has issued.
+    // begin() of the BucketReducer waits for the all-reduces that the failed pass has issued.
     buckets_->begin();
   } catch (const std::exception&) {  // a collective has failed; every later one throws this error
   }

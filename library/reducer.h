@@ -27,16 +27,17 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
     // `local`: this rank's sum of the gradients that are not reduced. `reduced`: the .grad that
     // `placeholder` has replaced.
     at::Tensor local{}, reduced{};
-    // Whether a pass that threw has lost some of the gradients that were not reduced.
+    // Whether a backward pass threw and so lost gradients of this parameter that were not reduced.
     bool broken{};
     // These three flags describe the current backward pass.
     // `trains`: the gradient has a place in a bucket of the pass.
     // `arriving`: autograd has a gradient and adds it to .grad next.
     // `arrived`: autograd has added a gradient to .grad.
     bool trains{}, arriving{}, arrived{};
-    // If the current pass runs in no_sync(): the parameter's gradient of this pass.
+    // If the current backward pass runs in no_sync(): the parameter's gradient of this pass.
     at::Tensor unsynced{};
-    // If `trains`: the number that the gradient has in the BucketReducer of the pass.
+    // If `trains`: the index by which the BucketReducer of the current pass knows the parameter's
+    // gradient.
     size_t gradient{};
     std::function<void()> remove_hook{[] {}};
   };
@@ -46,7 +47,7 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   Reducer(const Reducer&) = delete;
   void register_hooks();
 
-  // Returns an Entry for each parameter, in the order of distinct_parameters().
+  // Returns the Entry of each parameter of the module, in the order of distinct_parameters().
   const std::vector<Entry>& entries() const { return entries_; }
   // Call begin_forward() when a forward of the module begins, outside a backward pass.
   void begin_forward();
@@ -77,14 +78,16 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   int64_t cap_;                                    // [bytes] largest size of a bucket of gradients
   std::vector<Entry> entries_;
   std::unique_ptr<BucketReducer> buckets_;  // the buckets of the current pass; null between passes
-  bool trains_{};                           // whether `buckets_` has a place for any gradient
-  int64_t passes_{};                        // number of passes in which ranks compared values
+  bool trains_{};     // whether `buckets_` has a place for the gradient of at least one parameter
+  int64_t passes_{};  // number of backward passes in which the ranks have compared parameter values
   // The engine's number of the current backward pass; -1 between passes. A pass inside the current
   // pass has another number.
   int pass_{-1};
-  UnrecordedCalls unrecorded_;  // detects that a checkpoint calls the module for the second time
-  bool reduces_{};              // whether the current backward pass reduces gradients
-  bool sync_{true};             // whether the next backward pass will reduce gradients
+  // Detects that a call of the module, in backward, is the second one that activation checkpointing
+  // makes.
+  UnrecordedCalls unrecorded_;
+  bool reduces_{};   // whether the current backward pass reduces gradients
+  bool sync_{true};  // whether the next backward pass will reduce gradients
 };
 
 }  // namespace fsdp

@@ -50,13 +50,16 @@ class ReplicatedModel {
   // options differ between ranks.
   ReplicatedModel(Module& net, std::shared_ptr<Communicator> comm,
                   const DistributedDataParallelOptions& options);
-  ReplicatedModel(const ReplicatedModel&) = delete;  // because a copy would share the hooks
+  // A ReplicatedModel cannot be copied, because the copy would share the hooks on `net`.
+  ReplicatedModel(const ReplicatedModel&) = delete;
 
   // parameters() and named_parameters() return the module's own parameters, each once; if a
   // parameter has several names, under the first one. Optimizers can also take net.parameters().
   std::vector<at::Tensor> parameters() { return named_parameters().values(); }
   torch::OrderedDict<std::string, at::Tensor> named_parameters();
-  void zero_grad();  // drops the gradients, also those that have not been reduced
+  // Drops the gradients of all parameters, also the gradients of no_sync() passes, which have not
+  // been reduced.
+  void zero_grad();
 
   // Scales the gradients so that their norm is at most max_norm. Returns the norm before scaling.
   // Not collective: every rank has the whole gradients. Throws what check_norm_type() throws.

@@ -26,7 +26,8 @@ class ShardedGradients : public std::enable_shared_from_this<ShardedGradients> {
                                                   std::shared_ptr<ShardedLeaves> leaves);
   ShardedGradients(const ShardedGradients&) = delete;
 
-  // Sets whether later backward passes reduce gradients.
+  // If `sync` is true, later backward passes reduce the gradients over ranks; if it is false, they
+  // do not.
   void set_sync(bool sync);
 
   // Moves the gradients from the units to .grad of the leaves, the tensors of model.parameters(),
@@ -79,7 +80,7 @@ class ShardedGradients : public std::enable_shared_from_this<ShardedGradients> {
   std::vector<std::shared_ptr<FlatParameter>> units_;
   std::shared_ptr<ShardedLeaves> leaves_;
   std::shared_ptr<ParameterTraps> traps_;
-  // The gradient of each parameter, in the order of leaves_->entries().
+  // The state of the gradient of each sharded parameter, in the order of leaves_->entries().
   std::vector<ParameterGradient> gradients_;
   bool under_way_{};  // whether a backward pass has begun and not ended
   bool idle_{};       // whether the current backward pass adds no gradient to .grad

@@ -10,7 +10,8 @@
 
 namespace fsdp {
 
-// One parameter, and the leaf with the elements that this rank owns of it.
+// One sharded parameter: the module's parameter (`whole`), and the leaf tensor that has the
+// elements that this rank owns of it (`leaf`).
 struct ShardedParameter {
   std::string name;
   at::Tensor whole;  // the module's parameter, a view of its unit's flat tensor
@@ -49,7 +50,8 @@ class ShardedLeaves {
   bool has_replaced_data(const ShardedParameter& entry) const;
   void copy_data_to_shards();
 
-  // If requires_grad of a parameter or of its leaf was changed, changes the other one too.
+  // Makes requires_grad of each parameter and of its leaf equal: if the user has changed it for one
+  // of the two, changes it for the other one.
   void sync_requires_grad();
   // Returns requires_grad of each of entries(), as it was after the last sync_requires_grad().
   std::vector<bool> requires_grad() const;

@@ -39,8 +39,8 @@ class ShardedOptimizer;
 struct ModelState;
 
 struct SummonOptions {
-  // Whether the model keeps what `body` (of summon_full_params()) writes to the parameters; false:
-  // it is discarded.
+  // true: what `body`, the function that summon_full_params() calls, writes to the parameters stays
+  // in the model. false: it is discarded.
   bool writeback{true};
 };
 
@@ -65,7 +65,8 @@ class ShardedModel {
   //   option that differs, and the ranks.
   ShardedModel(Module& net, std::shared_ptr<Communicator> comm,
                const FullyShardedDataParallelOptions& options);
-  ShardedModel(const ShardedModel&) = delete;  // a copy would share the shards of `net`
+  // A ShardedModel cannot be copied, because the copy would share the shards of `net`.
+  ShardedModel(const ShardedModel&) = delete;
 
   FullySharded& fully_sharded() const;
   const std::vector<std::shared_ptr<FlatParameter>>& units() const;

@@ -58,7 +58,8 @@ class ShardedModelImpl : public std::enable_shared_from_this<ShardedModelImpl> {
       : net_(net), comm_(std::move(comm)), options_(options) {}
 
   void shard(const std::vector<UnitPlan>& plan);
-  // Returns the HookedModule of `module`. If hooked_ has none for it, adds one.
+  // Returns the HookedModule of `module` in the list hooked_. If the list has no HookedModule of
+  // `module`, first adds one.
   HookedModule& hook(Module& module);
 
   void register_first_hooks();
@@ -88,7 +89,7 @@ class ShardedModelImpl : public std::enable_shared_from_this<ShardedModelImpl> {
   // The calls of modules with hooks of this object that have begun and not ended, each as
   // Module::current_call() names it.
   std::vector<const void*> calls_;
-  bool summoned_{};     // whether summon() was called, and end_summon() was not called after it
+  bool summoned_{};     // whether the program is between summon() and end_summon()
   bool has_trained_{};  // whether any forward that records gradients has begun so far
   // requires_grad of each parameter, in the order of leaves_->entries(), when the ranks last
   // compared these values.

@@ -34,7 +34,8 @@ NamedTensors gather_states(const ShardedModelImpl& sharding,
   NamedTensors whole;
   for (size_t unit = 0; unit < sharding.sharded().units().size(); ++unit) {
     const FlatParameter& flat_parameter = *sharding.sharded().units()[unit];
-    // For each key, this rank's part of a flat tensor of the unit: [padded_numel / W].
+    // The optimizer state of the unit on this rank. For each key of the state, such as "exp_avg", a
+    // tensor [padded_numel / W] that is laid out as this rank's shard of the unit.
     NamedTensors shards;
     for (const auto& [index, tensors] : own) {
       const auto& entry = entries[index];

@@ -45,14 +45,16 @@ StateDict ShardedModel::state_dict(bool rank0_only) {
   const bool keeps = !rank0_only || comm.rank() == 0;
   const at::NoGradGuard no_grad;
   std::map<at::TensorImpl*, at::Tensor> whole;
-  std::vector<RankInvariant> invariants;  // parameters whose values replicas must compare
+  // An element for each parameter whose values must be equal in all replicas of the model.
+  std::vector<RankInvariant> invariants;
   for (size_t unit = 0; unit < units().size(); ++unit) {
     const at::Tensor flat = gather_flat(comm, units()[unit]->shard(), units()[unit]->unit());
     for (const auto& entry : sharding_->leaves().entries()) {
       if (entry.unit != unit || (!keeps && !comm.replicas())) continue;
       const at::Tensor parameter = cut_out(flat, entry.flat, entry.whole.sizes());
       if (keeps) whole[entry.whole.unsafeGetTensorImpl()] = parameter;
-      // With rank0_only, some ranks do not keep the values, so replicas compare only hashes.
+      // With rank0_only, only rank 0 keeps the values of the parameters, so the replicas compare
+      // hashes of the values and not the values themselves.
       if (comm.replicas())
         invariants.push_back(invariant_of_values("parameter " + entry.name, parameter,
                                                  kReplicasDiffer,
@@ -81,7 +83,7 @@ void ShardedModel::load_state_dict(const StateDict& state) {
         .copy_(given.narrow(0, entry.begin, entry.leaf.numel()).view(entry.leaf.sizes()));
     std::erase_if(own, [&](const auto& named) { return named.second.is_same(entry.whole); });
   }
-  // What remains in `own` are the buffers, and the parameters of ignored modules.
+  // `own` now has only the buffers of this rank's model and the parameters of its ignored modules.
   for (auto& [name, tensor] : own)
     tensor.copy_(state.at(name));
 }

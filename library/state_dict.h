@@ -7,7 +7,7 @@
 
 namespace fsdp {
 
-// Tensors by name, in the order in which they were inserted.
+// A map from names to tensors, iterated in the order in which the tensors were inserted.
 using StateDict = c10::Dict<std::string, at::Tensor>;
 
 // Collective. Writes the `state` of global rank 0 with torch::pickle_save(). Python's

@@ -33,7 +33,9 @@ using torch::optim::OptimizerParamState;
 using OptionValues = std::map<std::string, c10::IValue>;
 using Entries = std::vector<ShardedParameter>;
 
-const char* const kManifest = "param_groups";  // name of the manifest in a StateDict
+// The key of the manifest in the StateDict of an optimizer. The manifest, which manifest_of()
+// makes, is a JSON text on the parameter groups.
+const char* const kManifest = "param_groups";
 const std::string kLoadTheSame = "load the same on every rank", kNoGroup = "no group";
 
 template <class State>
@@ -141,7 +143,8 @@ std::vector<RankInvariant> invariants_of(const Json& manifest, const Entries& en
   std::vector<RankInvariant> invariants{{"the optimizer",
                                          manifest.at("optimizer").get<std::string>(),
                                          "make the same on every rank"}};
-  // "group 0", ... -> name of the group's first parameter.
+  // Key: a parameter group of the optimizer: "group 0", ... Value: the name of the group's first
+  // parameter.
   std::map<std::string, std::string> first;
   for (const auto& entry : entries) {
     const std::string group = group_of(manifest, entry.name);
@@ -231,7 +234,8 @@ void check_groups(const Json& own, const Json& saved) {
   }
   Json params = saved.at("params");
   params.update(own.at("params"));
-  // "group 0", ... of the manifest `own` or `saved` -> name of the group's first parameter.
+  // Key: a parameter group ("group 0", ...), of the optimizer in `first_of_own` and of the saved
+  // state in `first_of_saved`. Value: the name of the group's first parameter.
   std::map<std::string, std::string> first_of_own, first_of_saved;
   for (const auto& [name, value] : params.items()) {
     const std::string group = group_of(own, name), saved_group = group_of(saved, name);
@@ -317,7 +321,7 @@ void load_optimizer_state(Optimizer& optimizer, Communicator& comm, const Entrie
   agree_on(comm, [&] { own = manifest_of(optimizer, entries); });
   check_same_on_all_ranks(comm, invariants_of(own, entries, /*with_options=*/false),
                           kLoadOptimizerState);
-  std::vector<OptionValues> options;  // for each group of `optimizer`, its options
+  std::vector<OptionValues> options;  // the options of each parameter group of `optimizer`
   for (const auto& group : optimizer.param_groups())
     options.push_back(values_of(group.options()));
   std::map<void*, std::unique_ptr<OptimizerParamState>> states;

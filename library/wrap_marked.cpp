@@ -43,7 +43,8 @@ class Marks {
 };
 
 Marks& marks() {
-  // `all` is never destroyed, because a static object may hold a module until the process ends.
+  // `all`, the list of the marks, is never destroyed, because a static object may hold a marked
+  // module until the process ends.
   static auto& all = *new Marks;
   return all;
 }
