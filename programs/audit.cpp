@@ -26,12 +26,14 @@ namespace {
 
 struct Settings {
   std::string receipt, checkpoint, program;
-  std::vector<std::string> options;  // the text of --options, split into words
+  std::vector<std::string> options;  // the value of --options (options of train), split into words
   int64_t draw{3};
-  int64_t microbatches{};  // microbatches to draw; 0: audit() draws events
+  // Number of microbatches that audit() draws at random to compute them again; 0: audit() draws
+  // events and not microbatches.
+  int64_t microbatches{};
   bool no_files{};
   std::optional<uint64_t> seed;
-  // public_key: content of the file of --public-key; empty if the option is not given.
+  // public_key: content of the file that --public-key names; empty if the option is not given.
   std::string public_key_file, public_key;
 };
 

@@ -18,9 +18,9 @@ namespace {
 
 struct Run {
   std::string name;     // name of the run: "a" or "b"
-  std::string options;  // options of ./fsdp train
+  std::string options;  // the options with which ./fsdp train makes this run
   std::string program{};
-  std::string path{};     // the hashes of this run: a folder of train --hashes, or a file
+  std::string path{};     // path of the run's hashes: a folder that train --hashes wrote, or a file
   std::string failure{};  // the error that the run printed; empty if the run succeeded
   RunHashes hashes{};
 };
@@ -122,7 +122,7 @@ void train(Run& run, const std::string& folder, const std::string& capture = "")
     run.hashes = read_hashes(run.path);
   } catch (const std::runtime_error&) {
     if (end.ok()) throw;
-    // The run failed before it wrote hashes.
+    // The hashes of the run can't be read, because the run failed before it wrote them.
     throw std::runtime_error(run.name + " failed: " + run.failure);
   }
 }

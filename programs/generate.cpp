@@ -23,7 +23,8 @@
 namespace fsdp {
 namespace {
 
-constexpr int64_t kBytes = 256;  // without a tokenizer, token ids below 256 are bytes of text
+// Number of token ids if there is no tokenizer: then each token is a byte of text.
+constexpr int64_t kBytes = 256;
 // The value of --tokenizer that makes each byte a token.
 const std::string kBytesAreTokens = "bytes";
 
@@ -175,7 +176,7 @@ class Text {
   }
 
   bool has_tokenizer() const { return tokenizer_.has_value(); }
-  // Every token id is below ids().
+  // Returns the number of token ids: every id is below it.
   int64_t ids() const { return tokenizer_ ? tokenizer_->size() : kBytes; }
 
   // text_of() returns the characters that `token` completes: the bytes of a character may be in
@@ -186,7 +187,8 @@ class Text {
   }
   std::string end() { return complete_.end(); }
 
-  // Returns the token whose text is exactly `text`; nothing if there is none.
+  // Returns the id of the token whose text is exactly `text`; no value if there is no such token,
+  // or no tokenizer.
   std::optional<int64_t> token_of(const std::string& text) const {
     if (!tokenizer_ || text.empty()) return std::nullopt;
     const auto tokens = tokenizer_->encode(text, Tokenizer::Template::leave_out);

@@ -38,7 +38,7 @@ std::string values(const at::Tensor& tensor) {
 // memory that it shares with the process that prints it.
 struct Part {
   long long bytes;  // number of bytes that the rank received in this collective
-  char text[800];   // input and output; empty: the rank left out this collective
+  char text[800];   // the rank's input and output; empty: the rank left out this collective
 };
 constexpr std::array<Operation, 3> kCalls{Operation::all_gather, Operation::reduce_scatter,
                                           Operation::all_reduce};
@@ -114,7 +114,8 @@ Settings parse(int argc, char** argv) {
 
 int hello(const Settings& settings) {
   const Mapping memory("hello", sizeof(Parts) * static_cast<size_t>(settings.world));
-  // [world]: the texts about each rank, in memory that the ranks and this process share.
+  // An array with an element for each rank: the texts about this rank. It is in memory that the
+  // ranks and this process share.
   auto* const parts = reinterpret_cast<Parts*>(memory.base());
   const auto log = EventLog::create(settings.world);
   const auto body = [&](const RankContext& context) {

@@ -76,10 +76,10 @@ class Progress {
 
  private:
   using Clock = std::chrono::steady_clock;
-  const size_t all_;  // [bytes] of the whole text
+  const size_t all_;  // [bytes] length of the whole text
   const bool terminal_{isatty(STDERR_FILENO) == 1};
   Clock::time_point next_{Clock::now() + std::chrono::seconds(2)};
-  size_t done_{}, calls_{};  // done_: [bytes] tokenized so far
+  size_t done_{}, calls_{};  // done_: [bytes] of the text that are tokenized so far
   bool printed_{};
 };
 

@@ -25,7 +25,8 @@ struct Settings {
 };
 
 struct Timings {
-  std::vector<double> copy, all_gather, reduce_scatter;  // [s], one time for each round
+  // [s] The times of a memcpy() and of the two collectives, one element for each measured round.
+  std::vector<double> copy, all_gather, reduce_scatter;
 };
 
 // Returns the time [s] that `work` takes on all ranks: from a barrier, after which the ranks begin,
@@ -46,7 +47,7 @@ Timings measure(fsdp::Communicator& comm, int64_t part, int rounds) {
   whole.fill_(1);
   shard.fill_(1);
   Timings timings;
-  // Rounds -2 and -1 touch all memory and are not measured.
+  // Rounds -2 and -1 warm up: they touch all memory once, and their times are not kept.
   for (int round = -2; round < rounds; ++round) {
     const double copy =
         seconds(comm, [&] { std::memcpy(whole.data_ptr(), other.data_ptr(), whole.nbytes()); });

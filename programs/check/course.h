@@ -24,7 +24,8 @@ struct Task {
 
   // Most points that the task can give: the sum over its problems, without extensions.
   int points() const;
-  bool is_optional() const { return points() == 0; }  // all problems of the task are extensions
+  // Returns whether all problems of the task are extensions.
+  bool is_optional() const { return points() == 0; }
 };
 
 // Returns the tasks that course.toml had when this program was built. Task n is element n.

@@ -77,7 +77,7 @@ std::string html_map(const Settings& settings, const CourseResult& course) {
   std::string page = kHead;
   page += row("<h1>The seven tasks and their points</h1>", course.sum) + "<p>" +
           (next ? text.substr(text.find("Next: ")) : "Every task is complete.") + "</p>\n<ol>\n";
-  // Number of the latest task before `task` that is required and not complete; 0: none.
+  // Number of the last task before `task` that is not optional and not complete; 0: there is none.
   int incomplete = 0;
   for (const TaskResult& task : course.tasks) {
     const int solutions = settings.solutions_under(*task.task);

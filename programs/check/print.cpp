@@ -65,7 +65,8 @@ void print_failure(const Settings& settings, const TestResult& result) {
 // Prints each reason for which tests were not run, and how many tests count as failed because of
 // it.
 void print_not_run(const std::vector<TestResult>& tests) {
-  std::map<std::string, int> counts;  // text "not run: WHY" -> number of tests
+  // Key: the text "not run: WHY". Value: how many tests were not run for the reason WHY.
+  std::map<std::string, int> counts;
   for (const TestResult& result : tests)
     if (result.not_run) ++counts[result.text.substr(0, result.text.find('\n'))];
   for (const auto& [text, count] : counts)

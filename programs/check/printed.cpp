@@ -13,9 +13,10 @@
 namespace fsdp {
 namespace {
 
-constexpr int64_t kRead = int64_t{64} << 10;  // [bytes] the most that is read at a time
+// [bytes] Printed::text() reads at most this much of the test program's output.
+constexpr int64_t kRead = int64_t{64} << 10;
 constexpr int64_t kLinesOfEachEnd = 30;
-constexpr size_t kLongLine = 500;  // [bytes] longer lines are cut
+constexpr size_t kLongLine = 500;  // [bytes] a report shows at most this much of a line of output
 
 // Returns the position after the `count`-th line of `text`, or the end of `text`.
 size_t end_of_lines(const std::string& text, int64_t count) {

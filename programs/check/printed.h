@@ -13,7 +13,7 @@ class Printed {
   Printed();  // throws std::system_error if the system can't create a file in memory
 
   int number() const { return file_.descriptor; }
-  int64_t size() const;  // [bytes] of output so far
+  int64_t size() const;  // [bytes] how much output the test program has written so far
 
   // Returns bytes [begin, end) of the output as text for a report, in lines that all end with a
   // line feed. If these are more than 60 lines or 64 KiB, the text has only the first and the last
@@ -27,7 +27,8 @@ class Printed {
                  int64_t end) const;
 
  private:
-  std::string text(int64_t begin, int64_t end) const;  // bytes [begin, end), at most 64 KiB
+  // Returns bytes [begin, end) of the output, but at most 64 KiB.
+  std::string text(int64_t begin, int64_t end) const;
 
   OpenFile file_;
 };

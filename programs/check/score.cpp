@@ -173,7 +173,7 @@ std::string to_json(const CourseResult& course) {
                  {"possible", course.sum.possible},
                  {"extensions",
                   {{"points", course.extensions.points}, {"possible", course.extensions.possible}}},
-                 // Numbers of the tasks whose test of memory (sentinel) fails.
+                 // A list with the numbers of the tasks whose test of memory (sentinel) fails.
                  {"sentinel_fails", held},
                  {"problems", problems},
                  {"tests", tests}};

@@ -15,14 +15,16 @@ namespace fsdp {
 
 // The results of one problem, or the sum over several problems.
 struct Tally {
-  int passed{}, failed{}, not_started{};  // number of tests with each of these outcomes
+  // How many tests passed, how many failed, and how many are not started.
+  int passed{}, failed{}, not_started{};
   // true: the tests of the problem were not run; in a sum: those of at least one problem.
   bool untested{};
   double points{};
   double possible{};
 
   int tests() const { return passed + failed + not_started; }
-  double share() const;  // points / possible, 0 to 1; 0 without possible points
+  // Returns points / possible, a number from 0 to 1; 0 if `possible` is 0.
+  double share() const;
   bool begun() const { return passed + failed > 0; }
   bool complete() const { return tests() > 0 && passed == tests() && !untested; }
   Tally& operator+=(const Tally& other);
@@ -59,22 +61,26 @@ const TestResult* telling_failure(const std::vector<TestResult>& results);
 // The results of one task.
 struct TaskResult {
   const Task* task{};
-  std::string unusable;    // why the task's tests cannot run; "": they can
-  bool points_withheld{};  // the points are 0, because the task's test of memory (sentinel) fails
-  std::vector<std::pair<const Problem*, Tally>> problems;  // the task's selected problems
-  Tally sum;  // sum over `problems`, without extensions
+  std::string unusable;  // why the task's tests cannot run; "": they can
+  // true: the task gets 0 points, because its test of memory (sentinel) fails.
+  bool points_withheld{};
+  // The results of those problems of the task that the command line of check selects.
+  std::vector<std::pair<const Problem*, Tally>> problems;
+  Tally sum;  // sum of the results in `problems`, without extensions
   Tally extensions;
   const Tally& tally() const { return task->is_optional() ? extensions : sum; }
   std::vector<TestResult> tests;  // results of the task's tests, sorted by problem
 
   void add(const Problem& problem, const Tally& tally);
-  bool not_started() const {  // neither a problem nor an extension of the task is started
+  // Returns whether the student has started no problem and no extension of the task.
+  bool not_started() const {
     return unusable.empty() &&
            sum.not_started + extensions.not_started == sum.tests() + extensions.tests();
   }
 };
 
-// The results of all tasks. `sum` never contains an extension.
+// The results of all tasks. `sum` adds up the problems without extensions, and `extensions` adds up
+// the extensions.
 struct CourseResult {
   std::vector<TaskResult> tasks;
   Tally sum, extensions;

@@ -13,19 +13,19 @@ struct Settings {
   int repeat{1};
   std::vector<int> worlds{};  // numbers of ranks to test on; empty: all
   std::string test{};         // the name of the only test to run; empty: all
-  std::string trace{};        // a file for the timeline of one test; empty: none
-  std::string output{};       // a file for the output of the tests; empty: none
-  std::string record{};       // a folder for recordings of failed tests; empty: none
-  std::string json{};         // a JSON file for the results; empty: none
-  std::string page{};         // a file for the HTML map of the course; empty: none
+  std::string trace{};        // path of the file that gets the timeline of one test; empty: none
+  std::string output{};       // path of the file that gets the output of the tests; empty: none
+  std::string record{};  // path of the folder that gets recordings of failed tests; empty: none
+  std::string json{};    // path of the JSON file that gets the results; empty: none
+  std::string page{};    // path of the file that gets the HTML map of the course; empty: none
   // Element n: the stack (cmake/stacks.cmake) with the code that the tests of task n run.
   std::vector<std::string> stacks{};
   int seconds{86'400};          // [s] limit for all tests of a task together
   bool stop_hanging{};          // after a test that hangs, run no other test of its problem
-  std::vector<int> broken{};    // tasks that do not compile
-  std::vector<int> rejected{};  // tasks with calls that scripts/look.sh forbids
-  std::vector<int> blank{};     // tasks without code of the student: their tests do not run
-  std::string bin{};            // the folder of the test programs
+  std::vector<int> broken{};    // numbers of the tasks that do not compile
+  std::vector<int> rejected{};  // numbers of the tasks with calls that scripts/look.sh forbids
+  std::vector<int> blank{};     // numbers of the tasks without code of the student; not tested
+  std::string bin{};            // path of the folder with the test programs
 
   const std::string& stack(const Task& task) const;
   std::string program(const Task& task) const;  // path of the task's test program

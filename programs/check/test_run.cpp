@@ -16,9 +16,10 @@ namespace {
 using namespace std::chrono_literals;
 using Clock = ChildProgram::Clock;
 
-constexpr auto kToBegin = 60s;  // time limit for the next test to begin
-constexpr auto kToEnd = 5s;     // time limit for the program to end after its last record
-constexpr int64_t kMostPrinted = int64_t{256} << 20;  // [bytes] a program that prints more is ended
+constexpr auto kToBegin = 60s;  // time limit for the test program to begin its next test
+constexpr auto kToEnd = 5s;     // time limit for the test program to end after its last record
+// [bytes] A test program that prints more is ended.
+constexpr int64_t kMostPrinted = int64_t{256} << 20;
 
 // A running test program, its output, and the records, lines of JSON, in which it reports results.
 class TestProgram {
@@ -51,7 +52,8 @@ class TestProgram {
     }
   }
 
-  const Printed& printed() const { return printed_; }  // stdout and stderr of the program
+  // Returns what the test program has written to stdout and stderr.
+  const Printed& printed() const { return printed_; }
 
   ChildProgram::End end(std::chrono::milliseconds moment) { return child_.end(moment); }
 

@@ -19,8 +19,8 @@ struct TestResult {
   // the student still must write. If it was skipped: the reason. If it passed: empty.
   std::string text{};
   int64_t milliseconds{};
-  bool timeline{};   // the file of --trace has the timeline of this test
-  bool timed_out{};  // a time limit ended the test or one of its ranks
+  bool timeline{};   // whether the file that --trace names has the timeline of this test
+  bool timed_out{};  // whether a time limit ended the test or one of its ranks
   // The test counts as failed without a run: whole_limit was over before it, or another test of its
   // problem hung.
   bool not_run{};
@@ -31,11 +31,13 @@ struct TestResult {
   // The suite and the name without the number of ranks:
   // "T2_3_unshard.unshard_changes_no_version_counter".
   std::string test() const;
-  std::string ranks() const;  // the ranks in the name: "W3"; "" if the name has none
+  // Returns the end of the name that tells the number of ranks: "W3"; "" if the name does not tell
+  // it.
+  std::string ranks() const;
 };
 
 struct TestRunOptions {
-  std::string filter{"*"};                           // --gtest_filter: which tests run
+  std::string filter{"*"};                           // --gtest_filter of the test program
   std::chrono::seconds time_limit{90};               // time limit of one test
   std::chrono::seconds whole_limit{86'400};          // time limit of all tests together
   std::function<void(const TestResult&)> on_start;   // called when a test begins

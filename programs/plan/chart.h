@@ -10,7 +10,7 @@
 namespace fsdp {
 
 struct Bar {
-  std::string label;  // the text below the bar
+  std::string label;  // the text below the bar in the chart
   LiveBytes bytes;
 };
 

@@ -15,10 +15,13 @@ using namespace std::chrono_literals;
 // The memory and the published peak speeds of a GPU; docs/plan.md names the sources.
 struct Gpu {
   const char* name;
-  int64_t memory;       // [GB] memory of the GPU
-  double narrow, wide;  // [Tflop/s] of dense matrix products in bf16, and in fp32
-  double within;        // [GB/s] in one direction, of the links within a host
-  double between;       // [GB/s] of a GPU's network card; 0: unknown, hosts have no usual network
+  int64_t memory;  // [GB] memory of the GPU
+  // [Tflop/s] Peak speeds of dense matrix products: `narrow` in bf16, `wide` in fp32.
+  double narrow, wide;
+  double within;  // [GB/s] bandwidth of a GPU's links within its host, in one direction
+  // [GB/s] Bandwidth of the network card of one GPU; 0: unknown, because hosts with this GPU have
+  // no usual network.
+  double between;
 };
 
 constexpr Gpu kGpus[] = {

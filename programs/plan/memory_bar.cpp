@@ -13,9 +13,9 @@ constexpr int64_t kLetters = 80;
 char letter_of(MemoryClass cls) {
   switch (cls) {
     case MemoryClass::gradients:
-      return 'd';  // not 'g', which is the letter of MemoryClass::gathered
+      return 'd';  // not 'g', because 'g' is the letter of MemoryClass::gathered
     case MemoryClass::sharded_gradients:
-      return 'r';  // as in "reduced"; 's' is the letter of MemoryClass::shards
+      return 'r';  // 'r' as in "reduced", because 's' is the letter of MemoryClass::shards
     default:
       return name_of(cls)[0];
   }
@@ -46,7 +46,7 @@ std::string memory_bar(const LiveBytes& bytes, std::optional<int64_t> memory) {
   for (size_t cls = 0; cls < kMemoryClasses; ++cls) {
     before += bytes.by_class[cls];
     const size_t end = letters(before);
-    if (end == bar.size()) continue;  // too few bytes for a letter in the bar
+    if (end == bar.size()) continue;  // this memory class has too few bytes for a letter in the bar
     const auto memory_class = static_cast<MemoryClass>(cls);
     bar.resize(end, letter_of(memory_class));
     legend += std::string(1, letter_of(memory_class)) + ' ' + name_of(memory_class) + ", ";

@@ -17,7 +17,7 @@ class SearchProgress {
  private:
   using Clock = std::chrono::steady_clock;
   const bool terminal_;
-  Clock::time_point next_;  // when planned() may print the next line
+  Clock::time_point next_;  // time from which on planned() may print the next line of progress
   size_t plans_{};
   bool printed_{};
 };

@@ -53,7 +53,7 @@ std::vector<Candidate> smallest(const std::vector<Candidate>& found) {
   return kept;
 }
 
-// A column of the table of candidates.
+// A column of the table that shows the candidates (the plans that the search found).
 struct Column {
   std::string title;
   std::function<std::string(const Candidate& candidate)> cell;
@@ -176,7 +176,7 @@ std::string table_of(const std::vector<Candidate>& lines, const std::vector<Colu
   return table;
 }
 
-// Returns the names of the options that the search tried.
+// Returns the names of the options for which the search tried several values.
 std::string tried_text(const PlanSettings& settings) {
   const Searched& searched = settings.searched;
   const bool shards = settings.configs.front().ranks.mode == Mode::fsdp;

@@ -10,8 +10,12 @@ namespace fsdp {
 // If no plan of a run fits into memory: other values of two options, with each of which a plan
 // fits. 0: no such value was found.
 struct Ways {
-  int ranks{};    // --world: the smallest of 2, 4, 8, ... times the number of ranks
-  int64_t seq{};  // --seq: the largest of 1/2, 1/4, ... of the tokens of a row
+  // A value of --world: the smallest one with which a plan fits, among 2, 4, 8, ... times the
+  // number of ranks.
+  int ranks{};
+  // A value of --seq: the largest one with which a plan fits, among 1/2, 1/4, ... of the tokens of
+  // a row.
+  int64_t seq{};
 };
 
 // Returns the candidates among which a user may choose, in the order of `found`, the result of

@@ -133,7 +133,8 @@ class GivenOptions {
  private:
   std::vector<std::string> options_;
   std::vector<ConfigLine> file_;
-  std::optional<int64_t> rows_;  // --rows: batch rows of each rank, instead of --batch
+  // The value of --rows: the number of batch rows of each rank. It is given instead of --batch.
+  std::optional<int64_t> rows_;
 };
 
 // Returns the names, without dashes, of the options that plan itself has, not of those of train.

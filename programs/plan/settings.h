@@ -16,13 +16,16 @@ struct PlanSettings {
   std::string machine_name;          // the value of --machine; empty: not given
   std::vector<TrainConfig> configs;  // the runs to plan, by ascending number of ranks
   bool json{};
-  std::string svg;                // file for the chart; empty: none
-  std::optional<int64_t> memory;  // [bytes] memory of a rank; nothing: not given
-  bool search{};  // --search; then `configs` has one element, and `memory` has a value
+  std::string svg;                // path of the file that gets the chart; empty: none
+  std::optional<int64_t> memory;  // [bytes] memory of a rank; no value: not given
+  // Whether --search is given. If it is, `configs` has one element, and `memory` has a value.
+  bool search{};
   // The settings that a search varies: those that the command line and --config leave open.
   Searched searched;
-  bool rows_fill_context{};  // --seq is not given: rows are as long as the model's context
-  bool plans_pattern{};      // no option sets the data: the plan is for --data pattern
+  // true: --seq is not given, so the rows are as long as the model's context.
+  bool rows_fill_context{};
+  // true: no option sets the training data, so the plan is for --data pattern.
+  bool plans_pattern{};
 
   // Returns the run on another number of ranks, `world`. Throws UsageError if the other options do
   // not allow this number.

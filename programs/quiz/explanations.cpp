@@ -253,7 +253,8 @@ std::string computing_of(const PlanSettings& settings) {
   const GPT2Options shape = shape_of(settings);
   const TrainConfig& config = settings.configs.front();
   const int64_t tokens = config.training.batch / config.ranks.world * config.training.seq;
-  const StepByHand step = step_by_hand(settings, "full");  // all strategies compute the same
+  // The argument "full" is a sharding strategy; any other strategy gives the same computing times.
+  const StepByHand step = step_by_hand(settings, "full");
   return formatted(
              "A rank has rows x seq = %lld tokens. In forward, each token takes 2 flops for each "
              "element of the matrices (12 x d_model^2 in a block, and vocabulary x d_model in the "

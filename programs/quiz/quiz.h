@@ -15,12 +15,13 @@ struct Question {
   std::string text;
   // Options of ./fsdp plan for the run that the question is about.
   std::vector<std::string> options;
-  double amount{};  // a number in `text` that was drawn for the student; 0: `text` has none
+  double amount{};  // the number in `text` that was drawn for the student; 0: no number was drawn
   // Name of an answer -> the place of the right answer in the JSON that answers_of() returns, as a
   // JSON pointer.
   std::map<std::string, std::string> fields;
   Solve solve{};
-  // Returns a text that explains how the answers are found; null: the question has no explanation.
+  // A function that returns a text on how the answers are found; null: the question has no
+  // explanation.
   Explain explain{};
 };
 

@@ -11,7 +11,8 @@ namespace fsdp {
 
 // A question of the quiz before the settings for a student are drawn.
 struct Row {
-  std::string text;  // the question; "@" stands for the drawn amount
+  // The text of the question. "@" in it stands for the amount that is drawn for each student.
+  std::string text;
   // Options of ./fsdp plan; for each "{a,b}" one value is drawn, and a word such as "@2.5" sets the
   // amount.
   std::string options;

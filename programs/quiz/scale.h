@@ -31,9 +31,10 @@ nlohmann::json fewest_rows(const Question& question);
 // of a block takes as long as the all-gather of the next one.
 struct BlockCost {
   int64_t ranks{};  // number of ranks that gather the block
-  // `received` [bytes] and `gather` [ns]: the all-gather of the block.
+  // The cost of the all-gather of the block. `received`: [bytes] that a rank receives. `gather`:
+  // [ns] that the all-gather takes.
   int64_t received{}, gather{};
-  int64_t flops_of_row{};  // flops that the block computes for each row
+  int64_t flops_of_row{};  // floating-point operations of the block for each row of the batch
 };
 BlockCost block_cost(const Question& question);
 
@@ -46,8 +47,8 @@ struct Contender {
   bool fits{};            // whether the plan's peak is below question.amount gigabytes
 };
 std::vector<Contender> contenders(const Question& question);
-// Returns {"fastest": name, "milliseconds": t} for the fastest contender that fits. Throws
-// std::logic_error if none fits.
+// Returns {"fastest": name, "milliseconds": t}: the name and the step time of the fastest Contender
+// whose `fits` is true. Throws std::logic_error if no Contender fits.
 nlohmann::json fastest_strategy(const Question& question);
 
 // Returns how many bytes a rank writes into a checkpoint: its shards of the parameters and of the

@@ -21,7 +21,7 @@ void add_computing(const PlanSettings& settings, StepByHand& step) {
   const auto shape = std::get<GPT2Options>(model_shape(config.model.name));
   const auto d = static_cast<double>(shape.d_model), seq = static_cast<double>(config.training.seq);
   const double tokens = static_cast<double>(config.training.batch) / config.ranks.world * seq;
-  // [ms] How long the rank computes if it computes one flop for each of its tokens.
+  // [ms] The time in which a rank computes one floating-point operation for each of its tokens.
   const double each = tokens / settings.machine.flops * 1e3;
   const double head = static_cast<double>(shape.vocabulary) * d;
   ComputingByHand& forward = step.forward.of;

@@ -12,13 +12,16 @@ namespace fsdp {
 
 // The sizes of the model's units, without padding.
 struct ModelUnits {
-  int64_t blocks{}, block{};  // `blocks`: their number; `block`: [elements] of one block
-  int64_t root{};             // [elements] of the root unit
+  // `blocks`: the number of blocks (transformer blocks, each a unit). `block`: the number of
+  // elements of one block.
+  int64_t blocks{}, block{};
+  int64_t root{};  // number of elements of the root unit
   int64_t all() const { return blocks * block + root; }
 };
 ModelUnits units_of(const PlanSettings& settings);
 
-// [ms] How long a rank computes one block, and the head, in a phase.
+// [ms] The times for which a rank computes in a phase (forward or backward): `block` for one block,
+// `head` for the head of the model.
 struct ComputingByHand {
   double block{}, head{};
 };
@@ -27,13 +30,14 @@ struct ComputingByHand {
 // `links`, plus `sums`, `ends` and `loss`.
 struct PhaseByHand {
   ComputingByHand of;
-  double computing{};  // [ms] in which the rank computes
-  double links{};      // [ms] of the collectives that can overlap with computing
-  double sums{};       // [ms] of the sums between replicas, which overlap with nothing
+  double computing{};  // [ms] time in which the rank computes
+  double links{};      // [ms] time of the collectives that can overlap with computing
+  // [ms] Time of the all-reduces that add up gradients between replicas. They overlap with nothing.
+  double sums{};
   // [ms] at the beginning and at the end of the phase in which only the links move data, or only
   // the rank computes.
   double ends{};
-  double loss{};  // [ms] of averaging the loss over all ranks, at the end of backward
+  double loss{};  // [ms] time for averaging the loss over all ranks, at the end of backward
   bool links_are_longer() const { return links > computing; }
   double total() const { return std::max(computing, links) + sums + ends + loss; }
 };

@@ -19,12 +19,12 @@ namespace fs = std::filesystem;
 
 // A training run of the row that had the option --receipt, and the path of its receipt.
 struct RunWithReceipt {
-  std::string options;  // options of train, without --receipt and --receipt-sample
+  std::string options;  // the run's options of train, without --receipt and --receipt-sample
   fs::path receipt;
-  bool failed{};  // the run failed, so it has left no receipt
+  bool failed{};  // whether the run failed; then there is no receipt
 };
 
-// Returns the options without --receipt and --receipt-sample.
+// Returns the options of train as text, without --receipt and --receipt-sample and their values.
 std::string without_receipt(TrainOptions options) {
   for (const std::string name : {"--receipt", "--receipt-sample"}) {
     const auto at = std::ranges::find(options, name);

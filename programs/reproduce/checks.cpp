@@ -4,7 +4,7 @@ namespace fsdp {
 namespace {
 
 struct Check {
-  std::vector<std::string> columns;  // the columns that the check reads
+  std::vector<std::string> columns;  // headings of the columns whose cells the check reads
   std::optional<bool> (*passes)(const Cells&);
 };
 

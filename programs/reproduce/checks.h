@@ -16,7 +16,8 @@ namespace fsdp {
 // - "below DDP if it saves more": `peak` is below `DDP` exactly if `saves` is larger than `needs`.
 std::vector<std::string> names_of_checks();
 
-// Returns the columns that the check `check` reads; no column if `check` is "".
+// Returns the headings of the columns whose cells the check with the name `check` reads; no heading
+// if `check` is "".
 std::vector<std::string> columns_of_check(const std::string& check);
 
 using Cells = std::map<std::string, std::string>;  // heading of a column -> text of its cell

@@ -12,7 +12,9 @@ struct RunOfLine {
   const TrainOptions& options;
   const TrainResult& result;
   const TrainResult& first;  // result of the first run of train in this table
-  const Train& train;        // runs train again, for columns that compare this run with another one
+  // A function that makes a further run of train, for columns that compare this run with another
+  // one.
+  const Train& train;
 };
 
 // Returns the names of the columns that can be filled from a run of train.

@@ -12,10 +12,12 @@ constexpr int64_t kSteps = 10;
 constexpr int64_t kParameters = 2'127'208'000;
 constexpr double kPublishedFirst = 10.8519020, kPublishedLast = 10.8702612,
                  kPublishedSum = 161786.334758;
-constexpr int64_t kReceiptSample = 64;  // one event in 64 is in the receipt: less than a megabyte
+// The value of train --receipt-sample: about one event in 64 is in the receipt, which then has less
+// than a megabyte.
+constexpr int64_t kReceiptSample = 64;
 // [GiB] On the CPU, a run is not ok if all its processes together hold more memory.
 constexpr double kMostMemory = 20;
-// [min] on the CPU, the run with FSDP is not ok if it takes longer.
+// [min] On the CPU, the run with FSDP gets the verdict "NOT OK" if it takes longer.
 constexpr double kMostMinutes = 60;
 
 // Returns the training run of one mode, fsdp or single. In mode single, one process computes the

@@ -53,7 +53,8 @@ LongResult read(const LongRun& run, const LongRunFiles& files) {
   return all;
 }
 
-// Returns the command that starts the run from its first step.
+// Returns the program and the arguments that start the long run from its first step, and not from a
+// checkpoint.
 std::vector<std::string> command_of(const fs::path& program, const LongRun& run,
                                     const LongRunFiles& files, const fs::path& result) {
   std::vector<std::string> command = run.options;
@@ -73,7 +74,8 @@ std::vector<std::string> command_of(const fs::path& program, const LongRun& run,
 LongResult run_or_go_on(const fs::path& program, const fs::path& parent, const LongRun& run) {
   const LongRunFiles files{parent / run.name};
   fs::create_directories(files.folder);
-  // This process and its child, the train program, hold this lock until the run ends.
+  // This process and its child, the train program, hold a lock on the file `lock` in the run's
+  // folder until the run ends.
   const OpenFile lock(open((files.folder / "lock").c_str(), O_RDWR | O_CREAT, 0600));
   if (lock.descriptor < 0 || flock(lock.descriptor, LOCK_EX | LOCK_NB) != 0)
     throw std::runtime_error(files.folder.string() + ": a run is under way there; wait, or end it");

@@ -23,11 +23,13 @@ struct LongRun {
 
 struct LongResult {
   TrainOptions options;
-  TrainResult result;  // result.seconds: without the time between an interruption and the restart
+  // The results of the run. result.seconds leaves out the time between an interruption of the run
+  // and its restart.
+  TrainResult result;
   // [bytes] `peak`: the most anonymous and shared memory that all processes of the run held
   // together. `swapped`: the most that they had swapped out. Both were sampled once a second.
   int64_t peak{}, swapped{};
-  std::filesystem::path receipt{};  // the file of the receipt; empty: there is none
+  std::filesystem::path receipt{};  // path of the run's receipt; empty: there is no receipt
 };
 
 // Runs `program`, the train program, with its files in FOLDER/NAME.

@@ -12,7 +12,8 @@ struct LongRunFiles {
   std::filesystem::path folder;
   std::filesystem::path options{folder / "options"};
   std::filesystem::path log{folder / "log.jsonl"};
-  std::filesystem::path usage{folder / "memory.json"};  // time and memory, from RunWatcher
+  // RunWatcher writes the time and the memory that the run has used to this file.
+  std::filesystem::path usage{folder / "memory.json"};
   std::filesystem::path output{folder / "output"};
   std::filesystem::path result{folder / "result.json"};
   std::filesystem::path receipt{folder / "receipt"};

@@ -9,8 +9,8 @@ namespace {
 // of train that set these values.
 struct Choice {
   std::vector<std::string> cells;
-  // `of_every_run`: options for all runs of a comparison. `of_first_run`: further options for its
-  // first run only.
+  // Options of train as text. `of_every_run`: options for all runs of a comparison. `of_first_run`:
+  // further options for the first run of the comparison only.
   std::string of_every_run, of_first_run;
 };
 

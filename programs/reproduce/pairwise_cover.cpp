@@ -7,8 +7,10 @@
 namespace fsdp {
 namespace {
 
-using Value = std::pair<size_t, size_t>;  // {index of a factor, index of its value}
-using Pair = std::pair<Value, Value>;     // the value of the factor with the smaller index first
+// One value of one factor of a table: {index of the factor, index of the value among its values}.
+using Value = std::pair<size_t, size_t>;
+// Values of two factors. The value of the factor with the smaller index comes first.
+using Pair = std::pair<Value, Value>;
 
 std::set<Pair> all_pairs(const std::vector<size_t>& counts) {
   std::set<Pair> pairs;

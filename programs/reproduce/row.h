@@ -11,12 +11,14 @@ namespace fsdp {
 
 // Tells how the cell of a column is found: in the output of a program, or as a fixed text.
 struct PrintedWord {
-  std::string line;  // how the line of output with the word begins; empty: the cell is `text`
-  size_t word{};     // number of the word in the line, from 0 on, that is the cell
-  std::string unit;  // appended to the word in the cell
+  // The beginning of the line of output that has the word for the cell; empty: the cell is `text`.
+  std::string line;
+  size_t word{};     // index, from 0 on, of the word for the cell in the line of output
+  std::string unit;  // text that is appended to the word in the cell
   std::string text;
 };
-using PrintedWords = std::map<std::string, PrintedWord>;  // column -> how its cell is found
+// Key: heading of a column. Value: how the cell of the column is found.
+using PrintedWords = std::map<std::string, PrintedWord>;
 
 struct LineOfTable {
   std::vector<std::string> labels, published;
@@ -27,8 +29,9 @@ struct LineOfTable {
   // The value of train --receipt-sample: about one in this many events is in the run's receipt. 0:
   // the run writes no receipt.
   int64_t receipt_sample{};
-  std::string receipt;             // name of the receipt's file: "ddp-1.receipt"
-  std::vector<std::string> cells;  // all cells of a line that runs nothing; else empty
+  std::string receipt;  // name of the receipt's file: "ddp-1.receipt"
+  // All cells of the line if no program runs for the line; empty if a program runs.
+  std::vector<std::string> cells;
 };
 
 struct FactorValue {
@@ -37,7 +40,8 @@ struct FactorValue {
 
 struct Factor {
   std::string name;
-  bool in_every_run{};  // false: only the first run of a comparison gets the options of this factor
+  // true: all runs of a comparison get the options of this factor; false: only the first run does.
+  bool in_every_run{};
   std::vector<FactorValue> values;
 };
 
@@ -58,9 +62,9 @@ struct TableOfRow {
 
 // A table, figure or claim of the published documents, and how this course reproduces it.
 struct Row {
-  int number{};  // position in tables.toml, from 1 on
+  int number{};  // position of the row in tables.toml, from 1 on
   std::string name, source, kind;
-  int minutes{};        // [min] running time on two cores
+  int minutes{};        // [min] time that ./fsdp reproduce needs for the row on two cores
   std::string when;     // when reproduce runs it: "default", "all", "long" or "never"
   std::string same_as;  // name of the row whose tables also show this row; empty: none
   std::string command;  // the command that shows the row's results
@@ -80,7 +84,7 @@ struct Row {
 
 struct Rows {
   std::vector<Row> rows;
-  std::string legend;  // text that --list prints below the rows
+  std::string legend;  // text that ./fsdp reproduce --list prints below the rows
 };
 
 }  // namespace fsdp

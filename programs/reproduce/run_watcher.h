@@ -10,7 +10,8 @@ namespace fsdp {
 
 // The time that a long training run has taken so far, and the memory that it has used.
 struct RunUsage {
-  double seconds{};  // without the time between an interruption and the next start
+  // The run's time, without the time between an interruption of the run and its next start.
+  double seconds{};
   // [bytes] `peak`: the most memory that all processes of the run held together. `swapped`: the
   // most that they had swapped out.
   int64_t peak{}, swapped{};
@@ -36,7 +37,7 @@ class RunWatcher {
   const int64_t steps_;
   const LongRunFiles& files_;
   const std::chrono::steady_clock::time_point start_{std::chrono::steady_clock::now()};
-  const RunUsage before_;  // usage of this run before its interruption
+  const RunUsage before_;  // usage of this run before it was last interrupted; zeros: it was not
   RunUsage usage_{before_};
   int64_t shared_of_others_;  // [bytes] the shared memory that other programs hold
   size_t shown_steps_{};

@@ -13,7 +13,8 @@ namespace fsdp {
 struct ReproduceSettings {
   std::vector<std::string> only;
   std::string audit;  // name of the row whose receipts are audited; empty: reproduce runs rows
-  std::string out;    // folder of the results: --out, writeup/ with --write, or build/reproduce
+  // Folder that gets the results: the value of --out, writeup/ with --write, else build/reproduce.
+  std::string out;
   bool list{}, all{}, by_hand{}, full{}, write{};
   FullSettings run;
 

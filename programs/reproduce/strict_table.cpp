@@ -15,7 +15,7 @@
 namespace fsdp {
 namespace {
 
-// Published sum of the parameters, the same for every W.
+// The published sum of all parameters after the SGD step, the same for every number of ranks.
 constexpr double kStrictSum = 1.880849838256836;
 
 class StrictModel : public Module {

@@ -8,7 +8,7 @@
 
 namespace fsdp {
 
-constexpr size_t kColumns = 100;  // width of the notes below a table
+constexpr size_t kColumns = 100;  // width, in characters, of the notes below a table
 
 // One line of a table. `ok` is the verdict; without a value, the line has no verdict.
 struct Line {

@@ -8,7 +8,7 @@
 
 namespace fsdp {
 
-// A JSON object that remembers which of its fields at() was called for.
+// A JSON object that remembers the keys of the fields that a caller has read with at().
 struct Fields : nlohmann::json {
   using nlohmann::json::json;
   Fields(nlohmann::json object = object_t()) : nlohmann::json(std::move(object)) {}
@@ -17,7 +17,8 @@ struct Fields : nlohmann::json {
     read.insert(key);
     return nlohmann::json::at(key);
   }
-  nlohmann::ordered_json kept() const;  // only the fields that at() was called for
+  // Returns a JSON object with only the fields that a caller has read with at().
+  nlohmann::ordered_json kept() const;
 
   mutable std::set<std::string> read;
 };

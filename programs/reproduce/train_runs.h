@@ -47,7 +47,7 @@ class TrainRuns {
   // creates if there is a receipt. First removes the row's older receipts from `into`. Throws
   // std::filesystem::filesystem_error.
   void move_receipts(const std::string& name, const std::filesystem::path& into) const;
-  // Adds `run` to the result of the next take_json().
+  // Adds `run`, the JSON of a run, to the list that the next take_json() returns.
   void keep(nlohmann::ordered_json run) { kept_.push_back(std::move(run)); }
 
  private:
@@ -67,7 +67,7 @@ class TrainRuns {
   std::filesystem::path train_;
   OwnFolder folder_{"fsdp-reproduce"};
   std::map<TrainOptions, Run> runs_;
-  std::vector<Run*> used_;  // runs asked for since the last take_json()
+  std::vector<Run*> used_;  // the runs that callers have asked for since the last take_json()
   nlohmann::ordered_json kept_ = nlohmann::ordered_json::array();
 };
 

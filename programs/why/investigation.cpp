@@ -14,7 +14,8 @@ namespace {
 
 using Action = WatchPage::Action;
 
-constexpr int kMostReplays = 7;  // replays of the rank to follow one element, at most
+// The rank is replayed at most this often to follow the writes to one element.
+constexpr int kMostReplays = 7;
 // Returns whether the file is one of the task's files in the top folder `folder`, "tasks" or
 // "solutions". If `task` is 0, the file may belong to any task.
 bool is_in(const std::string& file, const std::string& folder, int task) {
@@ -416,7 +417,8 @@ std::vector<Finding> Investigation::find_element() {
       found, [](const Finding& one) { return one.action.kind == Action::Kind::issue; });
   std::optional<Finding> first;
   if (pending) {
-    first = last_line(trace());  // this function should have waited for the collective
+    // The function of the line that last_line() finds should have waited for the collective.
+    first = last_line(trace());
   } else if (const auto difference = first_difference(found, right)) {
     first = difference;
   } else if (nan && !found.empty()) {

@@ -21,11 +21,13 @@ struct Finding {
 
   WatchPage::Action action{};
   std::vector<SourceLine> lines;  // the call stack, innermost function first
-  std::vector<size_t> own;  // indices in `lines` of the student's code, most telling line first
+  // The indices in `lines` of the lines of the student's code, the most telling line first.
+  std::vector<size_t> own;
   Because because{Because::acts};
 
   const SourceLine* line() const { return own.empty() ? nullptr : &lines[own.front()]; }
-  bool in(const std::string& function) const;  // whether a function of this name was running
+  // Returns whether a function with the name `function` is in the call stack `lines`.
+  bool in(const std::string& function) const;
 };
 
 // Finds out how a rank came to a wrong observation, a value that the test observed and did not
@@ -83,7 +85,7 @@ class Investigation {
   SourceLines source_lines_;
   SharedPage page_;
   int replays_{};
-  // Address of a line -> time at which the last replay reached it last.
+  // Key: address of a source line's code. Value: the last time at which the last replay reached it.
   std::map<uint64_t, uint64_t> reached_;
   std::vector<CodeLine> code_;
 };

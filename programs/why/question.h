@@ -15,10 +15,13 @@ struct Question {
   int64_t element{-1};  // index of the wrong element; -1: the observation is not a tensor
   int64_t right{-1};    // index of an element nearby that is not wrong; -1: none is known
   std::string place;    // place of the element: "[3, 2] (p0[3, 2], which rank 1 owns)"
-  std::string is, expected;  // values of the element, or of the observed number
+  // The observed and the expected value of the wrong element, or of the observed number.
+  std::string is, expected;
   // Number of the first wrong collective, from 0; -1: the observation is not a list of collectives.
   int64_t call{-1};
-  std::string remark;  // text: which collective was expected in place of the wrong one; "": none
+  // A text on what was expected at the wrong collective, such as another collective or none; "":
+  // there is no such text.
+  std::string remark;
 
   std::string test() const;  // name of the test: "T4_2_reduce.name_of_the_test/W2"
   int task() const;          // number of the task in the test's name: 4

@@ -80,11 +80,12 @@ std::vector<SkippedCode> skipped_code(const std::vector<CodeLine>& lines,
   for (const auto& [file, runs] : files) {
     const std::vector<std::string> text = text_of(file);
     const LineRun* before = nullptr;
-    int until = 0;  // last line of the skipped code that was found last
+    int until = 0;  // number of the last line of the SkippedCode that was found last
     for (const auto& [line, run] : runs) {
       const LineRun* const decides = before;
       before = &run;
-      // The file has fewer lines than when it was compiled.
+      // The file has become shorter since it was compiled, so its lines are no longer those that
+      // ran.
       if (static_cast<size_t>(line) >= text.size()) break;
       if (decides == nullptr || decides->time == 0 || run.time != 0 || line <= until) continue;
       if (const auto found = skipped_after(text, runs, *decides, line)) {

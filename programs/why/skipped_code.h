@@ -13,7 +13,7 @@ namespace fsdp {
 // or a condition that passed over them.
 struct SkippedCode {
   CodeLine decides;     // the line that ran, before the skipped lines
-  int first{}, last{};  // the first and the last skipped line
+  int first{}, last{};  // the numbers of the first and the last skipped line
   uint64_t time{};      // time at which the line `decides` ran last
   // What the line `decides` is: a jump out of a loop or a function, a loop whose body did not run,
   // or a condition that was false.

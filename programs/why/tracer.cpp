@@ -54,7 +54,9 @@ void set_watchpoints(pid_t process, const WatchPage& page) {
   }
   if (page.throw_address != 0) {
     set_register(process, 1, page.throw_address);
-    control |= 1U << 2U;  // an execution watchpoint: stops before the instruction runs
+    // Watchpoint 1 is one for execution: it stops the process before the instruction at
+    // throw_address runs.
+    control |= 1U << 2U;
   }
   set_register(process, 7, control);
 }

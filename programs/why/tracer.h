@@ -15,7 +15,7 @@ struct CannotWatch : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// A WatchPage in memory that this process shares with the rank that it replays.
+// Owns a WatchPage in memory that this process shares with the process that replays the rank.
 class SharedPage {
  public:
   SharedPage();
