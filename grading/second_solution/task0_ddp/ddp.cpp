@@ -98,11 +98,12 @@ class Buckets final : public BucketReducer {
   GradientBuckets plan_;
   // Whether this object allocates the buckets; false if the caller has passed them to begin().
   bool own_{};
-  std::vector<at::Tensor> tensors_;  // the tensor of each bucket; undefined if it has no memory yet
-  // For each bucket, the indices of its gradients that are not ready.
+  // The flat tensor of each bucket; undefined if the bucket has no memory yet.
+  std::vector<at::Tensor> tensors_;
+  // For each bucket, the indices of those of its gradients that are not ready in this pass.
   std::vector<std::set<size_t>> waits_for_;
   std::deque<Handle> pending_;
-  size_t next_{};  // index of the bucket to send next
+  size_t next_{};  // index of the bucket whose all-reduce is issued next
 };
 
 // An implementation of DataParallel that begins a pass when the first gradient of the pass arrives,

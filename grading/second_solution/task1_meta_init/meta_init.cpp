@@ -25,11 +25,11 @@ struct Step {
   // The arguments of the operator: a meta tensor for each recorded tensor, and a copy of each other
   // tensor.
   Values arguments;
-  // The indices of the earlier steps that had last written the arguments.
+  // The indices, in Tape::steps, of the earlier steps that last wrote the arguments of this step.
   std::vector<size_t> needs;
-  // The meta storages of the step's results, in order.
+  // The meta storages of the results of the step's operator, in the order of the results.
   std::vector<c10::Storage> makes;
-  // The generator from which the step draws; undefined if the step draws no random numbers.
+  // The generator from which the step draws random numbers; undefined if the step draws none.
   at::Generator generator;
   // The state of the generator before the step drew: [5056] bytes.
   at::Tensor generator_state;
@@ -44,7 +44,7 @@ at::Tensor stand_in(const at::Tensor& tensor, const Storages& storages) {
 
 struct Tape {
   std::vector<Step> steps;
-  // For each recorded storage, the index of the step that wrote it last.
+  // For each recorded meta storage, the index in `steps` of the step that wrote it last.
   std::unordered_map<const c10::StorageImpl*, size_t> last_writer;
   // For each meta storage that materialize_module() has replaced, the real storage that the module
   // got.
@@ -125,7 +125,8 @@ Values Tape::perform(const OperatorHandle& op, const Values& arguments) {
   }
 
   const auto is_sparse = [](const at::Tensor& tensor) { return !tensor.has_storage(); };
-  // A call with sparse results is not recorded: its results have real values already.
+  // If a result of the operator is sparse, the call is not recorded: its results have real values
+  // already.
   if (std::ranges::any_of(tensors_in(*results), is_sparse)) return *results;
   for (const at::Tensor& tensor : tensors_in(*results)) {
     step.makes.push_back(tensor.storage());
@@ -159,7 +160,7 @@ std::optional<Values> Tape::on_meta(const OperatorHandle& op, const Values& argu
 // become meta tensors, so they are deferred too.
 Values Tape::on_values(const OperatorHandle& op, const Values& arguments) const {
   at::NoGradGuard no_grad;
-  // Storage of the materialized value of an argument -> storage of the argument itself.
+  // Key: storage of the materialized value of an argument. Value: storage of the argument itself.
   Storages given;
   const Values values = map_tensors(op, arguments, [&](const at::Tensor& tensor, bool) {
     at::Tensor value = value_of(tensor);
@@ -186,8 +187,8 @@ void Tape::on_scratch(const Step& step) const {
           }));
 }
 
-// Performs `last_steps` and all steps that they need. Returns the real storage of each meta
-// storage.
+// Replays the recorded steps with the indices `last_steps`, and all steps that they need. Returns
+// the real storage for each meta storage that these steps make.
 Storages Tape::replay(std::vector<size_t> last_steps) const {
   std::set<size_t> chosen;
   while (!last_steps.empty()) {

@@ -33,14 +33,15 @@ class FlatParameterImpl final : public FlatParameter {
   void widen_gradients() override;
 
  private:
-  // Returns the view of `flat` that has the sizes and the place of parameter `index`.
+  // Returns a view of the flat tensor `flat`: the elements of the parameter with the index `index`,
+  // in the sizes of the parameter.
   at::Tensor part(const at::Tensor& flat, size_t index) const;
   std::vector<at::Tensor> views_without_memory(at::ScalarType dtype = at::kFloat);
   void keep_shard_of(size_t index, const Materialize& materialize);
   void set_memory(size_t bytes);
   void wait_for_all() noexcept;
   void begin_gradient();
-  void take_gradients();  // resets gradient_ and .grad of every parameter
+  void take_gradients();  // makes gradient_ and .grad of every parameter undefined
 
   // [padded_numel], in memory of this object; the unit's flat tensor, of which the parameters are
   // views. It has no memory while the unit is sharded.

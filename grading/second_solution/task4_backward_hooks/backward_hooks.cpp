@@ -23,18 +23,20 @@ class BackwardHooksImpl final : public BackwardHooks,
 
  private:
   struct Call {
-    // The sequence number that the first graph node made by the call gets.
+    // The sequence number of the first autograd node that the call makes.
     uint64_t first_node;
-    // Address of the view of the input that the module gets; only for comparisons.
+    // Address of the tensor that the module gets as input, a view of the call's input. It is only
+    // compared with other addresses.
     const void* inside{};
-    bool recorded{};  // whether the call ran with gradients recorded
-    bool begun{};     // whether the gradient of the call's output has arrived in this pass
-    bool back{};      // whether this pass has run all nodes of the call
+    bool recorded{};  // whether the call ran with GradMode enabled, so that autograd recorded it
+    bool begun{};     // whether the gradient of the call's output has arrived in this backward pass
+    bool back{};      // whether this backward pass has run all nodes that the call made
   };
   struct Unit {
     std::shared_ptr<FlatParameter> flat;
     std::vector<std::shared_ptr<Call>> in_forward;  // the module's running calls; innermost last
-    // The module's ended calls; each expires with its graph.
+    // The calls of the module that have ended. Each pointer expires when the call's autograd graph
+    // is destroyed.
     std::vector<std::weak_ptr<Call>> calls;
     // Number of forward calls without gradients that a backward pass may run again, with gradients,
     // as a checkpoint does.
@@ -65,9 +67,11 @@ class BackwardHooksImpl final : public BackwardHooks,
 
   std::vector<std::shared_ptr<Unit>> units_;
   std::shared_ptr<FlatParameter> reducing_;  // the unit whose reduce-scatter is under way
-  std::weak_ptr<bool> pass_;  // expires when the outermost backward pass ends, also by an exception
-  int outermost_{};           // the number that the engine has given to the outermost backward pass
-  // False: the latest pass is running, or has thrown and drop_broken_pass() has not cleaned up yet.
+  // Expires when the outermost backward pass ends, also if it ends with an exception.
+  std::weak_ptr<bool> pass_;
+  int outermost_{};  // the number that autograd's engine gave to the outermost backward pass
+  // false: the latest backward pass is running, or it has thrown and drop_broken_pass() has not
+  // cleaned up after it.
   bool ended_{true};
   bool sync_{true};
 };
@@ -199,10 +203,12 @@ void BackwardHooksImpl::collect(Unit& unit, size_t index) {
 void BackwardHooksImpl::leave_backward(Unit& unit, Call& call) {
   begin_backward();
   const bool inner = torch::autograd::get_current_graph_task_id() != outermost_;
-  // If an inner pass keeps its graph, backward runs through this call again later.
+  // If an inner backward pass keeps its graph (retain_graph), a later pass runs through the nodes
+  // of this call again.
   if (inner && torch::autograd::get_current_graph_task_keep_graph()) return;
   call.back = true;
-  if (inner || unit.hidden > 0) return;  // the outermost pass reduces the unit at its end
+  // In these two cases, the outermost backward pass reduces the unit's gradients at its end.
+  if (inner || unit.hidden > 0) return;
   const bool all = std::all_of(unit.calls.begin(), unit.calls.end(), [](const auto& other) {
     const auto alive = other.lock();
     return !alive || alive->back;

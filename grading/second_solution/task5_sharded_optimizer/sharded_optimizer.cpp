@@ -32,10 +32,12 @@ class ShardedOptimizerImpl final : public ShardedOptimizer {
   struct Group {
     OptimizerOptions options;
     std::vector<Piece> pieces;
-    std::vector<const FlatParameter*> units;  // for each piece, its unit
-    std::vector<size_t> indices;  // for each piece, the index of its parameter in its unit
+    // Element i: the unit that has pieces[i], a rank's piece of a parameter.
+    std::vector<const FlatParameter*> units;
+    // Element i: the index, in units[i], of the parameter of pieces[i].
+    std::vector<size_t> indices;
   };
-  // Returns the sharded gradients of all trainable units that have one.
+  // Returns this rank's sharded gradient of each trainable unit that has a gradient.
   std::vector<at::Tensor> gradients() const;
 
   // Functions for Muon, which is an extension of this task.
@@ -248,7 +250,7 @@ std::vector<StateRange> ShardedOptimizerImpl::state() {
   for (const auto& unit : units_) {
     const int64_t shard = unit->shard_offset();
     for (size_t i = 0; i < unit->parameters().size(); ++i) {
-      // `offset`, `begin` and `end` are positions in the flat parameter.
+      // `offset`, `begin` and `end` are indices of elements in the unit's flat tensor.
       const int64_t offset = unit->layout().offsets[i];
       const int64_t numel = unit->parameters()[i].tensor.numel();
       const int64_t begin = std::clamp(shard, offset, offset + numel);

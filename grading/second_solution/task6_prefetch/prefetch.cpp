@@ -20,7 +20,7 @@ void pass_over(Iterator begin, Iterator end) {
 
 // Forward and backward each have a queue `coming` of the units that are expected to run next. When
 // a unit runs, pass_over() reshards the units before it in the queue, and issue_ahead() issues the
-// all-gathers of the units after it.
+// all-gathers of the next units in the queue, up to the limit.
 class PrefetcherImpl final : public Prefetcher,
                              public std::enable_shared_from_this<PrefetcherImpl> {
  public:
@@ -58,9 +58,11 @@ class PrefetcherImpl final : public Prefetcher,
   std::map<Module*, std::shared_ptr<FlatParameter>> unit_of_;
   // The units in the order of use in the current forward; between forwards, in the last one.
   std::vector<std::shared_ptr<FlatParameter>> order_;
-  // forward_.coming has the units of the last forward that the current forward has not used yet.
+  // forward_.coming is the queue of the units that the last forward used and that the current
+  // forward has not used yet.
   Direction forward_;
-  // backward_.coming has the units whose forward has ended, the latest first.
+  // backward_.coming is the queue of the units whose forward has ended. The unit whose forward
+  // ended last comes first.
   Direction backward_;
   // The number of units that backward_.coming had when the current forward began.
   size_t earlier_{};
@@ -85,7 +87,8 @@ void PrefetcherImpl::advance(Direction& direction,
                   [](const auto& other) { other->unshard_async(); });
   Queue& coming = direction.coming;
   const auto found = std::find(coming.begin(), coming.end(), unit);
-  // If the modules run in another order than expected, `unit` is not in the queue.
+  // If the modules run in another order than expected, `unit` may be missing from the queue. Then
+  // the queue stays as it is.
   if (found == coming.end()) return;
   pass_over(coming.begin(), found);
   coming.erase(coming.begin(), found + 1);

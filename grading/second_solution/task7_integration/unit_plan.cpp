@@ -9,7 +9,7 @@
 namespace fsdp {
 namespace {
 
-// The modules from the root down to a module that has registered a parameter.
+// The modules on the way from the root of the model to a module that has registered a parameter.
 using Path = std::vector<const torch::nn::Module*>;
 
 // For each parameter, the paths to all modules that have registered it; for each module, its first
@@ -18,7 +18,7 @@ struct Tree {
   explicit Tree(const torch::nn::Module& root) { add(root, {}, ""); }
 
   std::unordered_map<const c10::TensorImpl*, std::vector<Path>> places;
-  // All modules with their first names, parents before children.
+  // All modules of the model, each once with its first name, parents before children.
   std::vector<std::pair<const torch::nn::Module*, std::string>> modules;
 
   bool has(const torch::nn::Module* module) const {
