@@ -11,7 +11,8 @@ set(FSDP_DEPENDENCIES "$ENV{FSDP_DEPENDENCIES}" CACHE PATH
 # system, which defines TARGET.
 macro(headers_or_package folder target package)
   if(TARGET ${target})
-    # A project that contains this one has already defined `target`, so there is nothing to do.
+    # A project that contains this one has already defined the CMake target `target`, so there is
+    # nothing to do.
   elseif(FSDP_DEPENDENCIES AND EXISTS ${FSDP_DEPENDENCIES}/${folder})
     add_library(${target} INTERFACE IMPORTED)
     target_include_directories(${target} SYSTEM INTERFACE ${FSDP_DEPENDENCIES})

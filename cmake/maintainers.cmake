@@ -65,7 +65,8 @@ tests_in(threads/*.cpp threads reference_strategy)
 # compare the numbers in the handouts with those of a run.
 tests_in(reference/*.cpp reference "reference_strategy;fsdp_library;fsdp_options")
 add_dependencies(reference_tests reference_train)  # a test runs it
-# extension_tests test, with the reference solutions, what goes beyond the tasks.
+# extension_tests test features of the reference solutions that go beyond the tasks, such as
+# activation checkpointing.
 tests_in(extensions/*.cpp extension reference_strategy)
 tests_in(library/*.cpp library fsdp_library)
 add_dependencies(library_tests own_plan own_training)  # tests run them

@@ -82,7 +82,7 @@ set_target_properties(fsdp_cuda PROPERTIES SOURCES "${sources}")
 include(timeline_page)
 target_sources(fsdp_trace PRIVATE ${timeline_page_source})
 
-# fsdp_given: the libraries with the code of the course that the tasks use.
+# fsdp_given: the libraries with the code that the course gives to students for the tasks.
 add_library(fsdp_given INTERFACE)
 target_link_libraries(fsdp_given INTERFACE fsdp_comm fsdp_memory fsdp_nn fsdp_optim)
 # fsdp_ranks: the libraries that a program needs to start and connect ranks.

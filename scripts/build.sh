@@ -12,7 +12,7 @@ say_refused() {
   echo "$*" >>"${FSDP_REFUSED:-/dev/null}"
 }
 
-# refuse: prints the message and exits with 2, the status of a wrong command line.
+# refuse MESSAGE...: prints the message and exits with 2, the status of a wrong command line.
 refuse() {
   say "$*"
   exit 2
@@ -310,13 +310,13 @@ built_with() {
   done
 }
 
-# Prints the folder of the LibTorch that a build would use.
+# libtorch_folder: prints the path of the LibTorch that a build would use.
 libtorch_folder() {
   cmake -DLibTorch_BUILT_WITH="$(built_with)" -P "$root/cmake/missing.cmake" 2>/dev/null |
     sed -n 's/^libtorch //p'
 }
 
-# compiles_cpp20 COMPILER: succeeds if the compiler exists and is new enough.
+# compiles_cpp20 COMPILER: succeeds if the compiler exists and is new enough to compile C++20.
 compiles_cpp20() {
   printf '#include <concepts>\n#include <span>\nauto f = []<std::integral T>(T) {};' |
     "$1" -std=c++20 -fsyntax-only -x c++ - 2>/dev/null

@@ -98,12 +98,12 @@ unlisted_suites() {
       sed 's/.*(//' | sort -u) |
     sed -n 's/^< \(.*\)/\1 has no test/p; s/^> \(.*\)/\1 is not in course.toml/p'
 }
-# Finds tests whose name is not in snake_case.
+# odd_test_names: prints the GoogleTest tests whose names are not in snake_case.
 odd_test_names() {
   grep -rzoP 'TEST(_[PF])?\(\s*\w+,\s*\w+' tests | tr '\n\0' ' \n' |
     grep -vE ', *(DISABLED_)?[a-z0-9]+(_[a-z0-9]+)*$'
 }
-# Prints the failures of the Python tests under grading/.
+# python_tests: runs the Python tests under grading/ and prints their failures.
 python_tests() {
   local folder said
   for folder in grading grading/course grading/peers; do

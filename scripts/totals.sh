@@ -18,7 +18,8 @@ counted() {
 }
 failed_so_far() { awk '{ sum += $2 } END { print sum + 0 }' "$totals"; }
 
-# Prints the sums of the counts in $totals, and fails if anything has failed.
+# print_totals: adds up the test counts in the file $totals and prints how many tests passed, failed
+# and were skipped. Its status is 1 if any test failed.
 print_totals() {
   local passed failed skipped
   read -r passed failed skipped < <(

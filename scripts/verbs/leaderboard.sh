@@ -4,7 +4,7 @@
 source "${BASH_SOURCE[0]%/*}/../verb.sh"
 source "$root/scripts/stacks.sh"
 
-# If an argument asks for help, the train program is not built.
+# If an argument of ./fsdp leaderboard asks for help, the train program is not built.
 if asks_for_help "$@"; then
   program=
 else
