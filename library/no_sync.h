@@ -13,7 +13,8 @@ class [[nodiscard]] NoSync {
   explicit NoSync(std::function<void(bool sync)> set) : set_(std::move(set)) { set_(false); }
   ~NoSync() { end(); }
   NoSync(NoSync&& other) noexcept : set_(std::exchange(other.set_, nullptr)) {}
-  // Move assignment first ends the scope that this object has, if any.
+  // Move assignment of a NoSync first ends the no_sync() scope that this object already has, if
+  // any.
   NoSync& operator=(NoSync&& other) noexcept {
     if (this == &other) return *this;
     end();

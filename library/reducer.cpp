@@ -275,7 +275,9 @@ void Reducer::break_off() {
   try {
     // begin() of the BucketReducer waits for the all-reduces that the failed pass has issued.
     buckets_->begin();
-  } catch (const std::exception&) {  // a collective has failed; every later one throws this error
+  } catch (const std::exception&) {
+    // A collective has failed. The error is not thrown here, because every later collective throws
+    // it again.
   }
   buckets_.reset();
   for (Entry& entry : entries_) {

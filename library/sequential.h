@@ -24,7 +24,7 @@ class Sequential : public Module {
  public:
   Sequential() = default;
   template <class First, class... Others>
-  requires(!std::derived_from<First, torch::nn::Module>)  // Sequential(other) copies a Sequential
+  requires(!std::derived_from<First, torch::nn::Module>)  // so Sequential(other) is a copy of other
       explicit Sequential(const First& first, const Others&... others) {
     push_back(first);
     (push_back(others), ...);

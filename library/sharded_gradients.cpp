@@ -229,7 +229,9 @@ void ShardedGradients::break_off() {
       unit->discard_unreduced_gradients();
       if (moves_gradients_) unit->clear_sharded_gradient();
     }
-  } catch (const std::exception&) {  // a collective has failed; every later one throws this error
+  } catch (const std::exception&) {
+    // A collective has failed. The error is not thrown here, because every later collective throws
+    // it again.
   }
   for (ParameterGradient& gradient : gradients_)
     gradient.break_off();

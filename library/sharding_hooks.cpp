@@ -11,7 +11,8 @@
 #include <stdexcept>
 #include <utility>
 
-// The hooks of ShardedModelImpl, in the order of a step, and their checks.
+// This file has those functions of ShardedModelImpl that run in hooks, in the order of a step, and
+// the checks that they make.
 namespace fsdp {
 namespace {
 
