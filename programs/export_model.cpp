@@ -18,8 +18,8 @@ bool is_trained_on(DataKind kind, const Checkpoint& saved) {
   return saved.text_in_run("recipe") == to_string(kind);
 }
 
-// Throws UsageError if --tokenizer contradicts another option or the checkpoint, or names no
-// tokenizer.
+// Throws UsageError if --tokenizer contradicts another option or the checkpoint, or if the file
+// that it names is not a tokenizer.
 void check_tokenizer_option(const std::string& tokenizer, ExportFormat format,
                             const Checkpoint& saved) {
   if (tokenizer.empty()) return;

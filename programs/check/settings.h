@@ -21,7 +21,7 @@ struct Settings {
   // Element n: the stack (cmake/stacks.cmake) with the code that the tests of task n run.
   std::vector<std::string> stacks{};
   int seconds{86'400};          // [s] limit for all tests of a task together
-  bool stop_hanging{};          // after a test that hangs, run no other test of its problem
+  bool stop_hanging{};          // true: after a test that hangs, run no other test of its problem
   std::vector<int> broken{};    // numbers of the tasks that do not compile
   std::vector<int> rejected{};  // numbers of the tasks with calls that scripts/look.sh forbids
   std::vector<int> blank{};     // numbers of the tasks without code of the student; not tested

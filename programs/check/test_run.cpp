@@ -18,7 +18,7 @@ using Clock = ChildProgram::Clock;
 
 constexpr auto kToBegin = 60s;  // time limit for the test program to begin its next test
 constexpr auto kToEnd = 5s;     // time limit for the test program to end after its last record
-// [bytes] A test program that prints more is ended.
+// [bytes] If a test program prints more than this, check ends it.
 constexpr int64_t kMostPrinted = int64_t{256} << 20;
 
 // A running test program, its output, and the records, lines of JSON, in which it reports results.

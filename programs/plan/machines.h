@@ -10,7 +10,7 @@ namespace fsdp {
 
 // A host of GPUs of a known kind.
 struct KnownMachine {
-  std::string name;  // as in --machine: "8xA100-80GB"
+  std::string name;  // name of the machine, as in --machine: "8xA100-80GB"
   int gpus{};        // number of GPUs in a host
   int64_t memory{};  // [bytes] memory of a GPU: for A100-80GB, 80e9
   Machine machine;

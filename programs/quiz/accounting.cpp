@@ -14,7 +14,8 @@ const char* const kModel =
 const char* const kWorld = " --world {2,3,4,6,8}";
 const char* const kWrap = " --wrap {block,auto,none}";
 
-// Questions 1 to 9 are typical questions of job interviews.
+// Returns questions of the quiz, before the settings for a student are drawn. Questions 1 to 9 are
+// typical questions of job interviews.
 std::vector<Row> questions() {
   const std::map<std::string, std::string> held{
       {"shards", "/live_bytes/optimizer/shards"},

@@ -88,7 +88,7 @@ LongResult run_or_go_on(const fs::path& program, const fs::path& parent, const L
   write_whole_file(files.options, joined(run.options));
 
   const fs::path unfinished = files.result.string() + ".part";
-  fs::remove(unfinished);  // a failed run may have left its results there
+  fs::remove(unfinished);  // a failed run may have left its results in this file
   const bool goes_on = !step_folders(files.checkpoints).empty();
   if (!goes_on) fs::remove(files.log);  // without a checkpoint, the run begins again
   std::vector<std::string> command = command_of(program, run, files, unfinished);

@@ -422,7 +422,8 @@ std::vector<Finding> Investigation::find_element() {
   } else if (const auto difference = first_difference(found, right)) {
     first = difference;
   } else if (nan && !found.empty()) {
-    // The earliest write comes first: what later writes compute from its NaN is NaN too.
+    // The earliest write is reported first, because what later writes compute from its NaN is NaN
+    // too.
     std::ranges::reverse(found);
   } else if (std::ranges::none_of(found, writes)) {
     const auto last = last_line(trace(), question_);

@@ -9,7 +9,7 @@ namespace fsdp {
 // `wrong` in the test's recording (common/testing/wrong_observation.h).
 struct Question {
   std::string folder;   // the folder of the test's recording: .../T4_2_reduce.name_of_the_test/W2
-  int run{}, rank{};    // numbers of the recorded run, and of the rank in it
+  int run{}, rank{};    // number of the recorded run, and number of the wrong rank in this run
   std::string name;     // name of the observation; "" if the rank failed
   std::string text;     // how the observation differs from the expected one
   int64_t element{-1};  // index of the wrong element; -1: the observation is not a tensor
