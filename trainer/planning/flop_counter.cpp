@@ -39,7 +39,8 @@ std::unique_ptr<at::ObserverContext> count(const at::RecordFunction& call) {
   return nullptr;
 }
 
-// The first FlopCounter registers the callback for all counters, and the last one removes it.
+// PyTorch calls count() for each operator while any FlopCounter exists: the first FlopCounter
+// registers the callback, and the last one removes it. `counters`: how many FlopCounters exist.
 int counters = 0;
 at::CallbackHandle callback;
 

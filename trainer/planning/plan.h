@@ -35,7 +35,7 @@ struct PhaseCost {
   // [ns] for which rank 0 computes, and for which it waits; unlike `calls`, `waiting` includes the
   // collectives of the loss and the norm.
   int64_t computing{}, waiting{};
-  int64_t links{};  // [ns] that the links need for the collectives
+  int64_t links{};  // [ns] that the links need to move the bytes of the collectives
 };
 
 // The number of bytes that the ranks of one host receive in a step: `within` from ranks of the same

@@ -54,7 +54,8 @@ class Chain {
   }
 
  private:
-  // Returns whether the output of the module of the unit order_[place] requires a gradient.
+  // Returns whether the output of a unit's module requires a gradient. `place`: the index of the
+  // unit in order_.
   bool needs_gradient(size_t place) const { return place + 1 >= first_with_gradient_; }
   UnitTime time_of(size_t unit) const { return times_.empty() ? UnitTime{} : times_.at(unit); }
 

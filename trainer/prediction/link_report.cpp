@@ -75,9 +75,9 @@ std::vector<ComputeTime> compute_times(const std::vector<Event>& events, const E
   constexpr size_t kNone = std::numeric_limits<size_t>::max();
   struct Open {
     Event event;
-    size_t time;  // index in `times`; kNone if `event` is a wait
+    size_t time;  // index in `times` of the ComputeTime of `event`; kNone if `event` is a wait
   };
-  std::vector<Open> around;  // the spans around the current one, the outermost first
+  std::vector<Open> around;  // the spans that contain `span`, the outermost first
   std::vector<ComputeTime> times;
   for (const Event& span : spans_of(events, step)) {
     while (!around.empty() && !span.within(around.back().event))

@@ -21,7 +21,7 @@ struct ModelTrace {
     // gradient.
     post_backward,
     gradient,     // the gradient of a parameter is complete
-    root_unread,  // from here on, backward no longer reads the root's parameters
+    root_unread,  // from here on, backward no longer reads the root unit's parameters
     end,          // the backward pass has ended
     // An event that no hook sees: the forward has ended, or the graph was freed after the backward.
     none
@@ -54,7 +54,7 @@ struct ModelTrace {
 // microbatch whose gradients are added to the .grad of the parameters; empty if it equals `begins`.
 struct ModelTraces {
   ModelTrace begins, adds;
-  // Whether the bytes of activations are known; if not, they are 0 in both traces.
+  // Whether the bytes of activations are known; if not, they are 0 in `begins` and in `adds`.
   bool has_activations{};
 };
 

@@ -59,7 +59,7 @@ int64_t sum_scratch(const std::string& backend, const Schedule::Issue& call) {
 // Computes how many bytes are alive after each action of a step, and the most in each phase.
 class LiveBytesOfAStep {
  public:
-  // Appends the bytes alive after each action to `after`, unless `after` is null.
+  // Appends to `after` the bytes alive after each action of `schedule`, unless `after` is null.
   LiveBytesOfAStep(const Schedule& schedule, const Transports& transports,
                    std::vector<LiveBytes>* after = nullptr)
       : transports_(transports),
@@ -118,7 +118,7 @@ class LiveBytesOfAStep {
   // For each action of the schedule: if it issues a call that the rank has not waited for yet, the
   // buffers of the call; otherwise zeros.
   std::vector<TransportBuffers> buffers_;
-  size_t at_{};  // index of the current action
+  size_t at_{};  // index of the schedule's action that is being visited
   std::optional<Phase> phase_;
   std::optional<size_t> unit_;  // the unit whose module runs; empty: the root's module runs
   LiveBytes now_;

@@ -28,7 +28,7 @@ struct Transports {
     return call.stride > 1 ? replicas : shards;
   }
   std::string world, shards, replicas;
-  int world_size{};  // number of all ranks; 0: all calls use one transport
+  int world_size{};  // number of all ranks; 0: all collectives use the same transport
 };
 
 // For each phase of a step and each memory class: the largest number of bytes alive. A value is

@@ -42,7 +42,8 @@ class ShardedStep : public ScheduledStep {
  private:
   using Kind = ModelTrace::Kind;
   struct Unit {
-    // Index of the action that issues the all-gather of the unit; empty: the unit is resharded.
+    // Index in the schedule of the action that issues the unit's all-gather; empty: the unit is
+    // resharded.
     std::optional<size_t> gather;
     // Number of bytes of the .grad of all parameters of the unit together.
     int64_t unsharded_gradients{};
@@ -371,7 +372,8 @@ class ShardedStep : public ScheduledStep {
   // Units to unshard again in backward, in the order of their forward.
   std::vector<size_t> units_in_backward_;
   int64_t trainable_bytes_{};  // number of bytes of this rank's shards of trainable units
-  // The reduce-scatter under way: the unit, and the index of the action that issued it.
+  // The reduce-scatter under way: the index of its unit, and the index in the schedule of the
+  // action that issued it; empty: no reduce-scatter is under way.
   std::optional<std::pair<size_t, size_t>> reduction_;
 };
 

@@ -25,7 +25,7 @@ struct Schedule {
     int64_t bytes;                 // number of bytes allocated; negative: freed
     std::optional<size_t> unit{};  // the unit that the memory serves; empty: it serves no unit
   };
-  // The model computes from one event of its ModelTrace to the next.
+  // The action in which the model computes from one event of its ModelTrace to the next.
   struct Compute {
     // `peak`: the most bytes of activations alive during the computation. `activations`: number of
     // bytes of activations alive at its end.
@@ -53,9 +53,10 @@ struct Schedule {
       return (operation == Operation::all_reduce ? 2 : 1) * (ranks - 1) * part() * element_bytes;
     }
   };
-  // The rank waits for a call. A second Wait for the same call does nothing.
+  // The action in which the rank waits for a collective call. A second Wait for the same call does
+  // nothing.
   struct Wait {
-    size_t action;  // index in `actions` of the Issue of the call
+    size_t action;  // index in `actions` of the action that issues the call
   };
   using Action = std::variant<Enter, Allocate, Compute, Issue, Wait>;
   std::vector<Action> actions;

@@ -155,7 +155,8 @@ class ScheduledStep {
     for_update_ = std::max(for_update_, needed);
     return needed;
   }
-  // Adds to the schedule what orthogonalize() of optim/muon.h allocates and frees for the matrix.
+  // Adds to the schedule what orthogonalize() of optim/muon.h allocates and frees when Muon updates
+  // `matrix`.
   void orthogonalize(const OwnedMatrix& matrix) {
     allocate_temporarily(orthogonalize_bytes(matrix.rows, matrix.columns));
   }
@@ -218,7 +219,8 @@ class ScheduledStep {
 
   std::optional<size_t> running_;  // the unit whose module runs; empty: the root's module
   int64_t state_bytes_{};
-  // The most bytes that the update of one piece allocates temporarily.
+  // The most bytes that the optimizer's update of one piece (see add_piece()) allocates
+  // temporarily.
   int64_t for_update_{};
 };
 

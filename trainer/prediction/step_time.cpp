@@ -37,8 +37,8 @@ class TimeOfAStep {
 
  private:
   const CallTime& call_time_;
-  std::vector<Span> spans_;  // span of each action of the schedule
-  size_t at_{};              // index of the current action
+  std::vector<Span> spans_;  // for each action of the schedule: when it begins and ends
+  size_t at_{};              // index of the schedule's action that is being visited
   StepTime time_;
   int64_t link_free_{};  // [ns] when the link has finished all calls issued so far
 };
