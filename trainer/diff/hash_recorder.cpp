@@ -178,7 +178,7 @@ nlohmann::json HashRecorder::values_of(const std::string& name, const at::Tensor
 }
 
 void HashRecorder::write(const nlohmann::json& line) {
-  // The line is flushed at once, because the rank may be killed.
+  // Each line is flushed to the file of hashes at once, because the rank may be killed later.
   file_ << line.dump() << '\n' << std::flush;
   if (!file_) throw std::runtime_error(path_ + ": can't be written: " + std::strerror(errno));
 }

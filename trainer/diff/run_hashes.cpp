@@ -130,7 +130,7 @@ RunHashes read_hashes(const std::string& path, const std::optional<StepRange>& s
     read_file(path, steps, run);
     return run;
   }
-  // If the file of a rank is missing, read_file() throws.
+  // If the file with the hashes of a rank is missing, read_file() throws.
   for (int rank = 0, ranks = 1; rank < ranks; ++rank)
     ranks = read_file(path + "/rank." + std::to_string(rank), steps, run);
   return run;

@@ -65,7 +65,7 @@ struct RunHashes {
 };
 
 struct StepRange {
-  int64_t first, end;  // `end`: the step after the last one of the range
+  int64_t first, end;  // the steps from `first` to `end` - 1, counted from 0
 };
 
 // Reads a folder of --hashes with a file for each rank, or a single file with the lines of all
@@ -75,8 +75,10 @@ struct StepRange {
 RunHashes read_hashes(const std::string& path, const std::optional<StepRange>& steps = {});
 
 struct Comparison {
-  int64_t equal{};                // number of events that are equal
-  std::optional<EventKey> first;  // first event that differs, in the order of a step
+  int64_t equal{};  // number of events whose hash and number of elements are equal in both runs
+  // The first event that differs between the runs, or that one run lacks, in the order in which
+  // steps make events; empty: no event differs.
+  std::optional<EventKey> first;
   // The first event that a run which ended early lacks; empty: there is none.
   std::optional<EventKey> end;
   // Texts for the user: the kinds of events that only one of the runs has.

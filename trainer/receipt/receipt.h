@@ -25,7 +25,8 @@ Kernels kernels_here();
 // processes are not hashed into the Merkle tree, so the root does not depend on them.
 struct Leaf {
   EventHash event;
-  std::vector<int> ranks;  // ranks of the processes, ascending
+  // The ranks of the processes that computed the event or hold a part of its tensor, ascending.
+  std::vector<int> ranks;
 };
 
 // A receipt has hashes of tensors that the steps of a run computed. With it, an auditor can compute

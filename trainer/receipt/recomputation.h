@@ -8,7 +8,8 @@
 #include <string>
 #include <vector>
 
-// An auditor computes pieces of a run again, and compares them with the run's receipt.
+// This file has the functions with which an auditor chooses parts of a run to compute again, and
+// compares the results with the run's receipt.
 namespace fsdp {
 
 // Steps of a run, or one microbatch of a step, that one process computes again for an audit.
@@ -24,7 +25,8 @@ struct Recomputation {
 
 struct Draw {
   std::vector<EventKey> events;
-  std::vector<Recomputation> recomputations;  // together these recomputations compute all `events`
+  // The recomputations that together compute all of `events` again.
+  std::vector<Recomputation> recomputations;
 };
 
 // Draws `count` different events of the receipt, or all if it has fewer, and plans the
@@ -45,7 +47,7 @@ std::vector<Recomputation> draw_microbatches(const Receipt& receipt, size_t coun
 
 struct Verdict {
   int64_t equal{};         // number of events whose hashes are equal
-  std::string wrong;       // the first event that differs, as text; empty: no event differs
+  std::string wrong;       // the first event that differs or is missing, as text; empty: none
   std::vector<int> ranks;  // the ranks that the receipt names for the event `wrong`
 };
 

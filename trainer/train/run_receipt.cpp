@@ -33,7 +33,7 @@ void add_rank(const std::string& folder, int rank, const std::optional<StepRange
               Receipt& receipt) {
   const RunHashes own = read_hashes(folder + "/rank." + std::to_string(rank), steps);
   receipt.settings = own.settings;
-  // The receipt has first_step in its member `sampling` instead.
+  // Removes first_step from the settings, because the receipt has it in its member `sampling`.
   receipt.settings.erase("first_step");
   for (const auto& [key, part] : own.events) {
     auto& [event, ranks] = receipt.leaves[key];
@@ -46,7 +46,8 @@ std::string make_receipt(const TrainConfig& config, const RankContext& context) 
   const Receipt receipt = recorded_receipt(config, context);
   const std::string root =
       write_receipt(config.reports.receipt, receipt, config.reports.receipt_key);
-  std::error_code unknown;  // if the folder can't be removed, the next run replaces it
+  // If the folder with the ranks' files can't be removed, the next run replaces it.
+  std::error_code unknown;
   std::filesystem::remove_all(folder_of_ranks(config), unknown);
   return "receipt: " + config.reports.receipt + ", " +
          counted(static_cast<int64_t>(receipt.leaves.size()), "event") + ", root " + root;
@@ -79,7 +80,7 @@ Receipt recorded_receipt(const TrainConfig& config, const RankContext& context,
 
 std::string write_run_receipt(const TrainConfig& config, const RankContext& context,
                               Communicator& comm) {
-  // Waits until all ranks have written their files.
+  // Waits until all ranks have written their files with the hashes of events.
   comm.barrier(kMetrics).wait();
   return comm.rank() == 0 ? make_receipt(config, context) : "";
 }

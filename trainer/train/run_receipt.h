@@ -13,7 +13,7 @@
 // that the receipt samples to a file in a folder beside the receipt.
 namespace fsdp {
 
-// Returns config.reports.receipt + ".ranks".
+// Returns the path of the folder with the ranks' files: config.reports.receipt + ".ranks".
 std::string folder_of_ranks(const TrainConfig& config);
 // Returns a function that selects the events of the receipt. Returns null, which selects all
 // events, if the run writes no receipt.

@@ -69,17 +69,18 @@ class Watch {
 
   const TrainConfig& config_;
   const RankContext& context_;
-  const OwnFolder files_{"fsdp-watch"};  // temporary folder for the files of the process
+  const OwnFolder files_{"fsdp-watch"};  // temporary folder for the files of the auditing process
   std::mt19937_64 random_{std::random_device()()};
   std::optional<Receipt> head_;  // the run's receipt without events; empty before the first start()
-  Recomputation piece_{};        // what the auditing process computes
+  // The step and the index of the microbatch that the auditing process computes again.
+  Recomputation piece_{};
   std::unique_ptr<ChildProgram> process_;  // the auditing process; null: none runs
   // The earliest time at which the next auditing process may start.
   std::chrono::steady_clock::time_point next_;
-  int64_t drawn_step_{-1};  // step of the microbatch drawn last
-  std::vector<int> left_;   // microbatches of drawn_step_ not drawn yet
-  int64_t events_{};        // number of events found equal
-  int64_t microbatches_{};  // number of microbatches found equal
+  int64_t drawn_step_{-1};  // step of the microbatch that was drawn last; -1: none
+  std::vector<int> left_;   // indices of the microbatches of drawn_step_ that are not drawn yet
+  int64_t events_{};        // number of events whose recomputed hashes are equal
+  int64_t microbatches_{};  // number of microbatches whose events are all equal
   std::string wrong_;
 };
 
