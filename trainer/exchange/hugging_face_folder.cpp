@@ -248,7 +248,7 @@ void HuggingFaceFolder::add(const Source& source, bool head) {
 void HuggingFaceFolder::check_head(int part, int parts) const {
   const auto head = sources_.find(kHeadName);
   if (head == sources_.end() || tensors_.back().own.name == kHeadName) return;
-  constexpr int64_t kPiece = 1 << 20;  // number of elements of a piece of the tensor
+  constexpr int64_t kPiece = 1 << 20;  // number of elements that are compared at a time
   const Source& embedding = sources_.at(tensors_.front().own.name);
   const int64_t numel = embedding.entry->numel;
   for (int64_t begin = part * kPiece; begin < numel; begin += parts * kPiece) {

@@ -82,7 +82,7 @@ std::optional<MomentFile::Part> MomentFile::to_read_after(const Part& part) {
 
 void MomentFile::used(const at::Tensor& tensor) {
   const Part part = part_of(tensor);
-  if (part.begin >= part.end) return;  // the tensor is not in the file
+  if (part.begin >= part.end) return;  // no part of the tensor is in the file
   const auto ahead = to_read_after(part);
   std::unique_lock lock(mutex_);
   jobs_changed_.wait(lock, [this] { return behind_ < kBehind || error_ != 0; });
@@ -94,7 +94,8 @@ void MomentFile::used(const at::Tensor& tensor) {
 }
 
 void MomentFile::work() {
-  // The last part that was written. Its pages are still in memory.
+  // The part of the file that this thread wrote last; its pages are still in memory. Empty: this
+  // thread has written no part yet.
   std::optional<Part> written;
   while (true) {
     std::unique_lock lock(mutex_);

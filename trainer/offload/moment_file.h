@@ -48,7 +48,7 @@ class MomentFile : public MomentStore {
 
  private:
   struct Part {
-    int64_t begin, end;  // [bytes] positions in the file, multiples of a page
+    int64_t begin, end;  // offsets in the file, in bytes, multiples of the size of a page
   };
   struct Job {
     Part part;
@@ -67,8 +67,8 @@ class MomentFile : public MomentStore {
   // are the file.
   char* begin_{};
 
-  std::map<int64_t, Part> next_;  // Part::begin -> the part that was used after that part
-  int64_t last_{-1};              // Part::begin of the part that was used last; -1: none
+  std::map<int64_t, Part> next_;  // begin of a Part of the file -> the Part that was used after it
+  int64_t last_{-1};              // begin of the Part that was used last; -1: none was used yet
 
   std::mutex mutex_;
   std::condition_variable jobs_changed_;

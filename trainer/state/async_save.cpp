@@ -170,7 +170,7 @@ class ThreadedSave : public AsyncSave {
   Stage stage_{Stage::writing};  // progress of the save, equal on all ranks
   StagedFiles staged_;           // copies of the tensors that this rank writes
   int64_t bytes_left_{};  // bytes that all ranks still had to write when done() was last called
-  std::string error_;     // why the save failed, if it failed
+  std::string error_;     // text of the error, if the save failed
   Result result_;
   std::stop_source stop_;
   std::future<Result> task_;  // result of this rank's thread; not valid if no thread runs

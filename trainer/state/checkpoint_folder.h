@@ -10,7 +10,8 @@
 #include <utility>
 #include <vector>
 
-// The folders of checkpoints, and their files checkpoint.json and SHA256SUMS.
+// This file has functions for the folders of checkpoints, and for the files checkpoint.json and
+// SHA256SUMS in these folders.
 namespace fsdp {
 
 inline const std::string kDescriptionFile = "checkpoint.json";
@@ -61,7 +62,8 @@ Description read_description(const std::string& folder);
 struct TensorName {
   std::string parameter;
   StateKind kind{};
-  // Begin and end of the range, as indices of elements of the parameter.
+  // Begin and end of the range of elements that the tensor has, as indices of elements of the
+  // parameter; empty: the tensor has all elements of the parameter.
   std::optional<std::pair<int64_t, int64_t>> range;
 
   std::string text() const;

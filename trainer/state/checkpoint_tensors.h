@@ -11,7 +11,8 @@
 #include <string>
 #include <vector>
 
-// The tensors that each rank writes when a checkpoint is saved.
+// When a checkpoint is saved, pass_tensors() of this file passes the tensors that this rank must
+// write to the object that writes them (TensorSink).
 namespace fsdp {
 
 // Receives the tensors of one safetensors file, in the order of TensorFile::entries.

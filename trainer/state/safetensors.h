@@ -16,7 +16,8 @@
 // and may have an entry "__metadata__", which maps strings to strings.
 namespace fsdp {
 
-// Returns for example "F32". Throws std::invalid_argument if safetensors lacks the dtype.
+// Returns the name of `dtype` in the safetensors format, for example "F32". Throws
+// std::invalid_argument if the format has no such dtype.
 std::string safetensors_dtype(at::ScalarType dtype);
 
 struct SafetensorsEntry {

@@ -27,9 +27,10 @@ class SavedTensors {
   SavedTensors(const std::string& folder, const Description& description,
                const std::vector<ModelState::Parameter>& parameters, Locate locate);
 
-  // Throws unless read() would find every element of the range in the files.
+  // Throws std::runtime_error unless the files have every element that read(range, kind) would
+  // read.
   void check(const StateRange& range, StateKind kind) const { items_of(range, kind); }
-  // Reads the tensor of this kind that `range` has from the files.
+  // Reads the values of the tensor of kind `kind` that `range` has from the files into this tensor.
   void read(const StateRange& range, StateKind kind) const;
 
  private:

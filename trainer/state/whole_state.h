@@ -36,7 +36,7 @@ class WholeState {
  private:
   struct Owner {
     int rank;
-    size_t range;  // index in the list of ranges of rank `rank`
+    size_t range;  // index of the range in ModelState::ranges on rank `rank`
     int64_t begin, end;
     // For each kind of tensor: whether `rank` has a tensor of this kind for the range.
     std::array<bool, kStateKinds.size()> has;

@@ -27,7 +27,7 @@ class JsonValue {
   bool flag(bool if_null) const;
   int32_t id() const;  // returns a token id: a whole number from 0 to 2^31 - 1
 
-  // Throws std::runtime_error "KEY: `what`".
+  // Throws std::runtime_error with the text "KEY: `what`". KEY is the result of key().
   [[noreturn]] void refuse(const std::string& what) const;
   // Call it for a value that is valid in a tokenizer.json but that this program does not read.
   // Throws std::runtime_error "KEY: `what`"; the text adds what the user can do instead.

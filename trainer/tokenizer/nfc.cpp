@@ -25,7 +25,7 @@ constexpr char32_t kFirstMark = 0x300;
 struct Character {
   char32_t value;
   int combining;
-  std::string_view bytes;  // the invalid bytes, if value is kInvalid; otherwise empty
+  std::string_view bytes;  // the invalid bytes, if `value` is kInvalid; otherwise empty
 };
 using Characters = std::vector<Character>;
 
@@ -97,7 +97,8 @@ void sort_marks(Characters& characters) {
 // point between the two has the same or a higher class than the later one.
 Characters composed(const Characters& characters) {
   Characters result;
-  size_t starter = 0;  // 1 + index of the last code point of class 0; 0 if there is none
+  // 1 + index in `result` of the last code point of combining class 0; 0 if there is none.
+  size_t starter = 0;
   for (const Character& next : characters) {
     const int between = result.size() > starter ? result.back().combining : -1;
     if (starter > 0 && between < next.combining) {

@@ -15,7 +15,7 @@ namespace {
 constexpr int64_t kLongest = 500'000'000;  // the most bytes of a tokenizer.json
 const std::string kWhatIsRead = "only byte-level BPE is read, as of GPT-2, Llama 3 and Qwen";
 
-// Throws std::runtime_error unless the value is missing, null or `text`.
+// Throws std::runtime_error unless `json` is missing, is null, or is the text `text`.
 void require_text(const JsonValue& json, const std::string& text) {
   if (!json.is_null() && json.text() != text)
     json.refuse_kind("is \"" + one_line(json.text()) + "\"; " + kWhatIsRead);

@@ -12,7 +12,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The most bytes of a tokenizer.json, and of another file of settings.
+// kLongestTokenizer: the most bytes of a tokenizer.json that is read. kLongestSettings: the most
+// bytes of any other JSON file that is read, such as tokenizer_config.json.
 constexpr int64_t kLongestTokenizer = 500'000'000, kLongestSettings = 1 << 24;
 const std::string kEndId = "eos_token_id";
 

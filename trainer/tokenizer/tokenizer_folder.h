@@ -4,7 +4,8 @@
 #include <string>
 #include <vector>
 
-// The files of a tokenizer in a folder, as save_pretrained() of transformers writes them.
+// This file has functions for the files of a tokenizer in a folder, as save_pretrained() of
+// transformers writes them.
 namespace fsdp {
 
 inline const std::string kTokenizerFile = "tokenizer.json";

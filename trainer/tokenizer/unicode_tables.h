@@ -25,7 +25,7 @@ extern const std::span<const CombiningClass> kCombiningClasses;
 // The canonical decomposition of a code point into one or two others, which may have
 // decompositions too. The syllables of Hangul, which are computed, are not in the table.
 struct Decomposition {
-  char32_t whole, first, second;  // second: 0 if `whole` decomposes into one code point
+  char32_t whole, first, second;  // `second` is 0 if `whole` decomposes into one code point
 };
 extern const std::span<const Decomposition> kDecompositions;
 // The code points that decompose into two code points which NFC does not compose again.
