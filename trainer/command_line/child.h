@@ -48,7 +48,7 @@ struct Interrupted {
 // files. The destructor removes the folder with its files.
 class OwnFolder {
  public:
-  // Throws std::runtime_error if the folder can't be made.
+  // Makes the folder. Throws std::runtime_error if the folder can't be made.
   explicit OwnFolder(const std::string& name);
   ~OwnFolder();
   OwnFolder(const OwnFolder&) = delete;

@@ -97,7 +97,7 @@ Number parse_number(const std::string& option, const std::string& text, NumberRa
     above = false;
   }
   above = above || number > range.most;
-  // NaN is refused here too, because it is not at least `range.least`.
+  // The next line also refuses the number NaN, because NaN is not at least `range.least`.
   if (below || !(above || number >= range.least)) refuse(least);
   if (above)
     refuse(kReal && range.most == Limits::max() ? least : "at most " + written(range.most));

@@ -158,7 +158,7 @@ class ConfigText {
   std::string text_;  // the text of the file, and a newline at its end
   size_t at_{};
   int number_{1};
-  std::string table_;  // name of the table that at_ is in; empty before the first table
+  std::string table_;  // name of the table that is being read; empty before the first table
   std::map<std::string, int> seen_;  // name of an option or "[table]" -> number of its line
 };
 

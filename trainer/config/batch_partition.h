@@ -20,7 +20,7 @@ namespace fsdp {
 //   `accumulation_steps` and `shards`), the whole sum is the binary tree over all microbatches.
 //   Then the bits of the sum depend only on the number of microbatches.
 struct BatchPartition {
-  int shards{1};  // number of ranks of a replica
+  int shards{1};  // number of ranks over which a replica of the model is sharded
   int replicas{1};
   int accumulation_steps{1};  // number of microbatches of each rank
   // true: a rank first adds the gradients of all its microbatches, and then sends the sum.
@@ -63,7 +63,7 @@ class TreeSum {
 
  private:
   BatchPartition partition_;
-  int count_{};  // number of calls of fold(): one for each microbatch
+  int count_{};  // number of calls of fold() so far, one for each microbatch
   // The pushed partial sums that fold() has not added yet, owned; the oldest first.
   std::vector<std::vector<at::Tensor>> aside_;
 };

@@ -53,7 +53,7 @@ struct DataConfig {
   std::vector<std::string> tokens;
   int64_t modulus{};  // the modulus of DataKind::modular
   std::vector<std::string> text;
-  // The content of the files in `text`; null: not read yet.
+  // The content of the files whose paths are in `text`; null: the files are not read yet.
   std::shared_ptr<const std::string> text_content;
   int64_t eval_every{};  // steps between evaluations on held-out data; 0: the run does not evaluate
 };
@@ -175,7 +175,8 @@ struct ReportsConfig {
   // The most microbatches a minute that Watch lets another process compute again while the run
   // trains; 0: none.
   int64_t watch{};
-  // The program that Watch starts to compute a microbatch again; empty: the program that trains.
+  // Path of the program that Watch starts to compute a microbatch again; empty: the program that
+  // trains.
   std::string watch_program;
   // The options that the receipt has, in the format of --config: those on which the numbers of the
   // run depend, except --world and --microbatches.

@@ -105,8 +105,8 @@ class ProcessGroupTransfer final : public Transfer {
 
   std::shared_ptr<Calls> calls_;
   Collective collective_;
-  // What sum_of(collective_) has returned: the process group writes the sum of a reduce-scatter to
-  // it.
+  // The tensor that sum_of(collective_) has returned. If the collective is a reduce-scatter, the
+  // process group writes the sum to this tensor.
   at::Tensor reduced_;
   c10::intrusive_ptr<c10d::Work> work_;
 };

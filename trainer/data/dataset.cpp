@@ -103,7 +103,7 @@ class PatternDataset : public Dataset {
     return shifted(torch::where(noisy, noise, pattern_.index({places})));
   }
 
-  // Returns the batch of step -1, which no training step uses.
+  // Returns as the held-out rows the batch of step -1, which no training step uses.
   Batch held_out(int64_t rows, int64_t seq) const override { return batch(-1, rows, seq); }
 
  private:

@@ -85,7 +85,7 @@ class SequenceDataset : public Dataset {
  protected:
   // `unit`: the word for ids in messages, such as "tokens".
   SequenceDataset(const char* unit, uint64_t seed) : unit_(unit), seed_(seed) {}
-  // Number of ids in the sequence, those to train on and those held out.
+  // Returns the number of ids in the sequence: those to train on and those held out.
   virtual int64_t size() const = 0;
   // Returns the length of the part from which batches draw: this many ids, from the first one on.
   // The ids after them are held out.

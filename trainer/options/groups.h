@@ -185,7 +185,7 @@ struct GivenDebug {
 void add_debug_options(CLI::App& app, TrainConfig& config, GivenDebug& given);
 void resolve_debug(TrainConfig& config, const GivenDebug& given);
 
-// ---- all ----
+// ---- the options of all groups ----
 
 // Prints on stderr the options that were given and have no effect, one line for each, and a line if
 // the warmup is so long that the run ends before the rate reaches --lr. Under a launcher only rank

@@ -148,15 +148,16 @@ bool names_results(const CLI::Option& option) {
 // the run without these options, it computes the same bits.
 bool is_not_audited(const CLI::Option& option, Mode mode) {
   static const std::set<std::string> groups{"checkpoint", "reports", "debug"};
-  static const std::set<std::string> names{// of the group ranks
+  static const std::set<std::string> names{// Options of the group
+                                           // `ranks` that a receipt leaves out.
                                            "mode", "world", "stack", "device", "backend", "compare",
                                            "timeout", "link", "flops", "on-lost-host",
-                                           // Of the group of options `sharding`, a
-                                           // receipt leaves out these.
+                                           // Options of the group `sharding` that a
+                                           // receipt leaves out.
                                            "wrap", "reshard-after-forward", "prefetch", "limit",
                                            "forward-limit", "backward-limit", "meta-init",
-                                           // Of other groups of options, a receipt
-                                           // leaves out these.
+                                           // Options of other groups that a receipt
+                                           // leaves out.
                                            "offload", "offload-dir", "offload-resident",
                                            "step-in-backward", "eval-every", "stop-after",
                                            "microbatches"};

@@ -13,10 +13,12 @@ class ParameterSummary {
  public:
   void add(const at::Tensor& parameter);  // `parameter`: fp32, on the CPU, contiguous
 
-  // Sums each parameter in fp32, and adds these sums in fp64.
+  // Returns the sum of the elements of all parameters that were added: the sum of each parameter is
+  // computed in fp32, and these sums are added in fp64.
   double sum_fp32() const { return sum_fp32_; }
-  double sum_fp64() const { return sum_fp64_; }  // the sum of all elements, added in fp64
-  // SHA-256 of all elements, as little-endian fp32.
+  // Returns the sum of the elements of all parameters that were added, computed in fp64.
+  double sum_fp64() const { return sum_fp64_; }
+  // Returns the SHA-256 of the elements of all parameters that were added, as little-endian fp32.
   std::string sha256() const { return hash_.hex(); }
 
  private:

@@ -52,7 +52,7 @@ std::string time_left(double seconds) {
 // process's first step, and after the run's last step. The estimate leaves out the first step,
 // which takes longer than the others.
 std::string Progress::left(const Step& step) const {
-  // Seconds after this process's first step from which on the time left is shown.
+  // The number of seconds after this process's first step in which left() shows no estimate.
   constexpr double kSoon = 2;
   const double seconds = step.seconds - first_->seconds;
   if (seconds < kSoon || step.done == steps_.all) return "";

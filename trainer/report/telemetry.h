@@ -83,7 +83,7 @@ class Telemetry {
   std::string json_;
   Progress progress_;
   bool lines_only_;
-  bool bar_open_{};  // whether the last line on the terminal is a bar without a newline
+  bool bar_open_{};  // whether the terminal's last line is a progress bar without a newline
   LineSpool lines_;  // lines of the JSON file; empty if json_ is empty
 };
 

@@ -24,7 +24,7 @@ namespace {
 // them as on a shard of fsdp.
 struct Slot {
   NamedParameter parameter;
-  at::Tensor padded;  // [numel with padding], fp32, owned; the optimizer updates it
+  at::Tensor padded;  // the values [numel with padding], fp32, owned; the optimizer updates them
   // [numel with padding], owned, the parameter rounded to param_dtype; parameter.tensor is a view
   // of it. If param_dtype is fp32, `rounded` and `padded` are the same tensor.
   at::Tensor rounded;

@@ -139,7 +139,7 @@ class RootReads : public std::enable_shared_from_this<RootReads> {
   // forward_calls_: the number of calls of readers whose forward has ended. backward_calls_: the
   // number of calls of readers whose backward has ended in the current backward pass.
   int64_t forward_calls_{}, backward_calls_{};
-  bool runs_again_{};         // whether backward calls a reader again
+  bool runs_again_{};         // whether the backward pass calls a reader's forward again
   std::weak_ptr<bool> pass_;  // expires when the current backward pass ends
   int number_{};              // graph task id of the current backward pass
   bool has_pass_inside_{};

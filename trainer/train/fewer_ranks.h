@@ -4,7 +4,8 @@
 
 #include <optional>
 
-// The settings with which fewer ranks continue a run after a host was lost.
+// This file has the functions that find the settings with which fewer ranks continue a run after a
+// host was lost.
 namespace fsdp {
 
 // Returns the settings with which `ranks` ranks continue the run of `config`. With them the

@@ -20,7 +20,7 @@ class MeanOverRanks {
   // own() returns the mean over this rank's microbatches, mean() the mean over those of all ranks.
   double own() const { return sum_of(own_).item<double>() / microbatches_; }
   double mean() const { return sum().item<double>() / (microbatches_ * world_size_); }
-  // Sum over all ranks, [] or [values], on the CPU.
+  // Returns the sum over the microbatches of all ranks, [] or [values], on the CPU.
   at::Tensor sum() const { return sum_of(sums_); }
 
  private:

@@ -11,8 +11,8 @@ struct RunProgress {
   double sum_before{};              // fp64 sum of the parameters before the first step
   double seconds{};                 // [s] that the training steps have taken so far
   int64_t skipped_steps{};          // number of steps that the loss scaler skipped
-  std::vector<double> losses;       // losses of the last kReportedLosses steps
-  nlohmann::ordered_json log_line;  // line of the last step for --log
+  std::vector<double> losses;       // losses of the last steps, at most kReportedLosses of them
+  nlohmann::ordered_json log_line;  // line of the last step, in the format of --log
 
   void add_loss(double loss);
 

@@ -10,7 +10,8 @@
 #include <string>
 #include <vector>
 
-// The texts that a run prints before its first step and after its last one.
+// This file has the functions that make the texts which a run prints before its first step and
+// after its last one.
 namespace fsdp {
 
 // Returns the first line that a run prints, for example "fsdp (hybrid, 2 replicas of 2 ranks) of

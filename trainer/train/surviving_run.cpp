@@ -79,7 +79,7 @@ void SurvivingRun::save(const std::function<Json()>& progress) {
   context_.handover->save(steps_done_, write);
   if (!pending_update_) return;
   try {
-    const auto update = pending_update_;  // a copy, because the update resets the member
+    const auto update = pending_update_;  // a copy, because the update resets pending_update_
     update();
   } catch (const CollectiveError&) {
     // A rank still reads the values that the update would change. In this case no rank has made the

@@ -71,7 +71,8 @@ class SurvivingRun {
   Communicator& comm_;
   const Json& handed_;
   std::vector<StateRange> ranges_;  // ranges of the strategy's state; empty before the first step
-  std::function<void()> pending_update_;  // the update of this step, until it is made; null: none
+  // The function that makes the update of this step; null before and after the update.
+  std::function<void()> pending_update_;
   // steps_done_: the number of steps whose update was made. steps_finished_: the number of steps
   // for which after_step() was called.
   int64_t steps_done_, steps_finished_;

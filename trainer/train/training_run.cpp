@@ -47,7 +47,7 @@ nlohmann::ordered_json to_json(const LossScaler& scaler) {
           {"finite_steps", scaler.finite_steps()}};
 }
 
-// With --profile, the profiler records this number of steps, the last steps of the run.
+// With --profile, the profiler records the last kProfiledSteps steps of the run.
 constexpr int64_t kProfiledSteps = 2;
 // A key in the log line of the first step: the result of the evaluation before training.
 constexpr const char* kHeldOutBefore = "held_out_before";
@@ -467,7 +467,8 @@ class TrainingRun {
 
   std::vector<Call> take_log() {
     std::vector<Call> log = comm_->take_log();
-    // `others` is empty if strategy_comm_ and comm_ are the same object.
+    // `others`: the calls of strategy_comm_; empty if strategy_comm_ and comm_ are the same object,
+    // whose calls `log` has already.
     const auto others = strategy_comm_->take_log();
     log.insert(log.end(), others.begin(), others.end());
     return log;
@@ -491,7 +492,8 @@ class TrainingRun {
   std::optional<HashRecorder> hashes_;  // records hashes; empty without --hashes and --receipt
   std::optional<Watch> watch_;          // audits the run; empty unless this is rank 0 with --watch
   Workload workload_;
-  std::optional<CountedRun> counted_;   // counts time; empty unless the run has a FlopClock
+  // Measures the time that --flops simulates and the memory beside tensors; empty without --flops.
+  std::optional<CountedRun> counted_;
   std::optional<Validation> held_out_;  // the held-out rows; empty if the run does not evaluate
   // The running profiler; empty except on rank 0, in the last steps, with --profile.
   std::optional<Profile> profile_;

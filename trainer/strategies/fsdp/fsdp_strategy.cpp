@@ -223,9 +223,9 @@ class FsdpStrategy : public MicrobatchStrategy {
   // tensor of a unit again whenever the next parameter lies in another unit than the previous
   // parameter.
   void visit_shards(const ParameterVisitor& visit) const {
-    // For each unit, the index of its next parameter.
+    // For each unit, the index in unit.parameters() of the unit's parameter to be visited next.
     std::vector<size_t> next(sharded_->units().size());
-    at::Tensor full;  // the gathered flat tensor of unit `gathered`
+    at::Tensor full;  // the gathered flat tensor of the unit whose index is `gathered`
     size_t gathered = next.size();
     for (const auto& parameter : layout_.parameters) {
       const FlatParameter& unit = *sharded_->units()[parameter.unit];
