@@ -120,7 +120,8 @@ def hashes(files):
 
 
 def with_list(files):
-    """Returns `files` and, under the path LIST, a list of their paths without LIST itself."""
+    """Returns the dict `files` with one more file at the path LIST: a list of the paths of all
+    other files."""
     names = "".join(f"{name}\n" for name in sorted(files) if name != LIST)
     return {**files, LIST: (names.encode(), False)}
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Prints the includes that break a rule of the layers: a layer includes only the layers that
-MAY_INCLUDE lists, only solutions/ includes files of solutions/, and neither modules nor files
-include one another in a circle. rooms.py checks further promises of common/README.md."""
+"""Prints the includes that break a rule of the layers: a layer includes only itself and the layers
+that MAY_INCLUDE lists (the module ADAPTER also includes tasks/), only solutions/ includes files of
+solutions/, and neither modules nor files include one another in a circle. rooms.py checks further
+promises of common/README.md."""
 
 import graphlib
 import re

@@ -217,7 +217,8 @@ def play(sample, write=False):
     path = ROOT / sample["page"]
     text = path.read_text()
     begin, end = block_span(text, sample)
-    # Parts that differ from run to run (the sample's regular expression `varies`) are not compared.
+    # Parts that differ from run to run are not compared: those that match the regular expression
+    # `varies` of the sample.
     before, now = (
         re.sub(sample.get("varies", "(?!)"), "", part) for part in (text[begin:end], printed)
     )

@@ -31,8 +31,8 @@ def telling_lines(text):
 
 
 def solution_lines(tasks):
-    """Returns telling_lines() of the solutions of these tasks, except lines that files for students
-    also have."""
+    """Returns the lines of the solutions of these tasks that could give a solution away (see
+    telling_lines()), without the lines that files for students also have."""
     given = set()
     for folder in ("common", "trainer", "tests", "programs", "examples", "appendix"):
         for path in (handout.ROOT / folder).rglob("*"):
@@ -192,7 +192,7 @@ class Handout(unittest.TestCase):
         self.assertGreater(len(lines), 300)
         self.assertEqual(list(found_in(lines, handout.contents())), [])
 
-    def test_release_k_has_the_solutions_of_the_tasks_before_k_and_no_others(self):
+    def test_release_4_has_the_solutions_of_tasks_1_to_3_and_no_others(self):
         files = handout.contents(release=4)
         folders = {name.rpartition("/")[0] for name in files if name.startswith("solutions/")}
         expected = ["solutions/extensions/task2_flat_parameter"]  # 1 and 3 have none
@@ -232,7 +232,7 @@ class Handout(unittest.TestCase):
             if name.startswith("tasks/"):
                 self.assertEqual(files[f".pristine/{name.removeprefix('tasks/')}"], files[name])
 
-    def test_the_step_page_of_a_handout_hides_the_order_of_actions(self):
+    def test_docs_step_html_of_a_handout_hides_the_order_of_the_actions_of_a_training_step(self):
         page, _ = handout.contents()["docs/step.html"]
         whole = (handout.ROOT / "docs/step.html").read_bytes()
         self.assertIn(b'aria-label="actions" data-students="hidden">', page)

@@ -112,7 +112,7 @@ class StagedRelease(unittest.TestCase):
         status, text = self.fsdp("submit", out, TMPDIR=str(temporary))
         self.assertEqual((status, list(temporary.iterdir()), out.is_file()), (0, [], True), text)
 
-    def test_check_over_solutions_that_are_not_released_is_refused_before_anything_is_built(self):
+    def test_check_with_solutions_that_are_not_released_is_refused_before_anything_is_built(self):
         self.release(4)
         for arguments, said in (
             (("5", "--base", "reference"), "no solution of task 4, on which task 5"),

@@ -1,4 +1,5 @@
-"""Tests what texts.py finds: python3 -m unittest discover grading/course."""
+"""Tests which differences between the texts of the course and the repository texts.py reports:
+python3 -m unittest discover grading/course."""
 
 import re
 import sys
@@ -18,7 +19,7 @@ def problems(*rows, after=""):
 
 
 class Rows(unittest.TestCase):
-    def test_a_table_row_that_names_no_test_or_a_missing_test_is_reported(self):
+    def test_a_row_of_docs_what_works_md_that_names_no_test_or_a_missing_test_is_reported(self):
         for rows, wrong in (
             (
                 [
@@ -68,7 +69,7 @@ class Headers(unittest.TestCase):
             )
         )
 
-    def test_a_name_that_is_not_in_the_header_given_for_it_is_reported(self):
+    def test_a_text_that_says_that_a_header_has_a_name_is_reported_if_the_header_lacks_it(self):
         for text in (
             "`MemoryScope` (`common/memory/live_bytes.h`)",
             "`MemoryScope` of `memory/live_bytes.h`",
@@ -84,14 +85,14 @@ class Headers(unittest.TestCase):
             self.problems("`sum_of_squares()` and `value_of_sum` of `common/optim/exact_sum.h`"), []
         )
 
-    def test_a_task_text_that_names_a_header_missing_in_the_common_readme_is_reported(self):
+    def test_a_page_of_tasks_that_names_a_header_missing_in_common_readme_md_is_reported(self):
         text = "`common/comm/call.h`, `common/optim/exact_sum.h`, `trainer/prediction/step_time.h`"
         self.assertEqual(self.problems(text), ["common/README.md does not list comm/call.h"])
         self.assertEqual(self.problems(text, False), [])
 
 
 class Measurements(unittest.TestCase):
-    def test_a_row_of_the_measure_table_that_refers_to_another_row_is_reported(self):
+    def test_a_row_of_the_table_measure_in_a_handout_that_refers_to_another_row_is_reported(self):
         page = (
             "## Measure\n\n| What | Command |\n|---|---|\n{}\n\n## Break it\n\n| the same | as "
             "above |\n"
@@ -114,7 +115,7 @@ class Points(unittest.TestCase):
         page = (texts.ROOT / "COURSE.md").read_text()
         self.sample, self.text = page, " ".join(page.split())
 
-    def test_the_points_explained_in_course_md_are_those_of_the_output_that_it_shows(self):
+    def test_the_points_that_course_md_explains_are_those_in_its_sample_output_of_fsdp_check(self):
         points, most, passed, failed = re.search(
             r"^3.2 post_forward +\S+ +(\S+) of +(\d) +(\d+) passed, (\d+) failed, 0 not",
             self.sample,

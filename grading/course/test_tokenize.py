@@ -115,7 +115,8 @@ class Tokenize(unittest.TestCase):
         fsdp("export", "--checkpoint", self.trained("of_hf"), "--format", "hf", "--output", folder)
 
         def length_of_prompt(*options, note=""):
-            """Returns the number of tokens of the prompt, the first size of its logits."""
+            """Runs ./fsdp generate. Returns the number of tokens of its prompt, which is the size
+            of the first dimension of the logits."""
             done = fsdp("generate", "--init", f"hf:{folder}", "--prompt", "the th", "--tokens", "9",
                         "--logits", logits, *options)
             self.assertEqual((done.returncode, done.stderr.decode()), (0, note))
@@ -184,7 +185,7 @@ class Tokenize(unittest.TestCase):
         self.assertEqual(generated("--ignore-eos"), whole)
         self.assertEqual(generated("--logits", logits), whole)
 
-    def test_generate_refuses_a_tokenizer_that_does_not_fit_the_model(self):
+    def test_generate_refuses_a_missing_tokenizer_and_one_that_does_not_fit_the_model(self):
         folder = self.folder / "small"
         fsdp("train", "--model", "gpt2-tiny", "--steps", "1", "--seq", "18", "--checkpoint-dir",
              folder)

@@ -285,7 +285,7 @@ class Verbs(course_copy.CourseCopy):
             self.assertIn(f"there is no task or problem '{arguments[-1]}'", text)
         self.assertFalse((self.root / "build").exists())
 
-    def test_check_refuses_the_options_that_only_check_itself_may_pass_to_its_program(self):
+    def test_fsdp_check_refuses_options_such_as_stacks_which_only_its_script_may_set(self):
         for option in ("--stacks", "--blank", "--broken", "--rejected"):
             self.assertEqual(
                 self.run_verb("check", "3", option, "3"),
