@@ -121,8 +121,8 @@ def key_of(handed_in, name):
 
 
 def remove_old():
-    """Removes the least recently used objects from OBJECTS until the others have at most MOST_KEPT
-    bytes."""
+    """Removes object files of earlier gradings from the folder OBJECTS, the least recently used
+    ones first, until the others have at most MOST_KEPT bytes."""
     found = sorted(OBJECTS.glob("*.o"), key=lambda path: path.stat().st_mtime, reverse=True)
     size = 0
     for path in found:
@@ -177,7 +177,9 @@ def first_errors(log, places=()):
 
 
 class Compiler:
-    """Compiles the files of one submission and inspects their objects, in the folder `job`."""
+    """Compiles the .cpp files of one submission, and inspects the object files with
+    scripts/look.sh. `job`: the folder for the files that are made while the submission is
+    graded."""
 
     def __init__(self, handed_in, job):
         self.submission, self.job = handed_in, pathlib.Path(job)

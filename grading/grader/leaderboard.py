@@ -47,17 +47,19 @@ PARAMETERS = re.compile(r"^param sum .*, sha256 (\w+)$", re.MULTILINE)
 
 @dataclasses.dataclass(frozen=True)
 class Counted:
-    """The numbers that a training prints with `./fsdp train --flops`."""
+    """The numbers that a training prints with `./fsdp train --flops`. The option simulates time: it
+    counts the time of each rank instead of measuring it."""
 
     nanoseconds: int  # [ns] counted time of all steps
     computing: int  # [ns] counted on the rank that computed least
     peak: int  # [bytes] peak of tensors
     other: int  # [bytes] peak of other memory
-    parameters: str  # the first digits of the parameters' hash
+    parameters: str  # the first digits of the SHA-256 of all parameters
 
     @property
     def milliseconds(self):
-        """The number by which the leaderboard ranks a training."""
+        """The counted time of all steps in milliseconds. The leaderboard ranks trainings by this
+        number."""
         return self.nanoseconds / 1e6
 
 

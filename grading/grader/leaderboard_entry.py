@@ -38,7 +38,8 @@ def of_submission(builder, grade, seed, fresh):
 def of_program(program, content, seed):
     """Trains with the reference program in one process, and with the student's training program at
     the path `program` on ranks. Returns what of_submission() returns."""
-    # The reference program is copied, because the sandbox's user may be unable to read build/.
+    # reference_train is copied into the folder of `program`, because the user of the sandbox may
+    # be unable to read build/.
     reference = pathlib.Path(shutil.copy(BUILD / "bin" / "reference_train", program.parent))
     number = int(hashlib.sha256(f"leaderboard {seed}".encode()).hexdigest()[:8], 16)
 

@@ -53,7 +53,8 @@ class Program:
 
     @property
     def own_object(self):
-        """The object in the build that contains all of the student's code in this program."""
+        """The path, relative to the build folder, of the object file that contains all of the
+        student's code in this program."""
         return f"own/{self.target}.o"
 
     @property
@@ -149,7 +150,8 @@ def new_job():
 
 @functools.cache
 def command_for(target):
-    """Returns the command with which the build makes the target, the last one that ninja lists."""
+    """Returns the shell command with which the build makes the file `target`: the last command that
+    ninja lists for it."""
     listed = subprocess.run(
         ["ninja", "-C", BUILD, "-t", "commands", "-s", target], capture_output=True, text=True
     )

@@ -29,7 +29,8 @@ class Receipt:
 
 
 class Room:
-    """How many bytes and files may still be copied from one submission."""
+    """The number of bytes and the number of files that the grader may still copy from one
+    submission."""
 
     def __init__(self):
         limits = rubric()["receipts"]
@@ -100,7 +101,8 @@ def from_folder(folder):
 
 
 def from_zip(archive):
-    """Returns what from_folder() would return for the unpacked zip. `archive`: an open zip."""
+    """Returns a dict of the receipts and the files of checkpoints in the open zip `archive`, in the
+    form of from_folder()."""
     found = {}
     for member in archive.infolist():
         parts = submission.parts_in_zip(member.filename)

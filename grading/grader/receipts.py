@@ -30,7 +30,7 @@ PROGRAMS = ("audit", "reference_train")
 NAME_FILES = ("--text", "--tokens", "--init")
 # The files of the repository whose text ./fsdp train uses as data if no option names data.
 REPOSITORY_TEXT = ("README.md", "COURSE.md", "docs", "common", "programs", "tests")
-# The line in which ./fsdp audit describes a receipt.
+# Matches the line in which ./fsdp audit describes a receipt.
 HEAD = re.compile(
     r"receipt: steps (\d+) to (\d+) of (.*) on (\d+) ranks?, (\d+) events?, root ([0-9a-f]{64})"
 )
@@ -60,7 +60,9 @@ class Audited:
 
     @property
     def run(self):
-        """Returns the model, the steps and the ranks, for the table."""
+        """Returns a cell of the table on the terminal: the model, the steps and the number of ranks
+        of the run that the receipt records, such as "gpt2-tiny, 1-4, 2 ranks". Returns "" if no
+        receipt was read."""
         ranks = f"{self.ranks} rank{'s' * (self.ranks != 1)}"
         return f"{self.model}, {self.first}-{self.last}, {ranks}" if self.root else ""
 

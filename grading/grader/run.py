@@ -151,8 +151,8 @@ class Patience:
         self.lost, self.failing = 0, 0.0
 
     def of_next(self):
-        """Returns how many seconds the next test program may waste in waiting before it is
-        ended."""
+        """Returns the number of seconds that tests of the next test program may waste because they
+        hang or fail. When the program has wasted them, it is ended."""
         limits = rubric()["limits"]
         return limits[
             "task_lost_seconds" if self.lost < limits["lost_seconds"] else "lost_seconds_at_last"

@@ -17,11 +17,13 @@ class ProblemScore:
 
     @property
     def text(self):
-        """The text that students may see; it says nothing about the hidden cases."""
+        """The text about the problem that students may see: the failure of a usual test, or why no
+        usual test was run. It says nothing about the hidden cases."""
         return self.texts["tests"]
 
     def with_hidden_of(self, other):
-        """Returns a copy with the counts, points and texts of the hidden cases of `other`."""
+        """Returns a copy of this score in which the counts, points and texts of the hidden cases
+        are those of `other`."""
         counts, points, texts = (
             {"tests": mine["tests"], "hidden": its["hidden"]}
             for mine, its in (

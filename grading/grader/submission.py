@@ -257,7 +257,9 @@ def read_member(archive, member, most=MOST_BYTES):
 
 
 def read_zip(path):
-    """Returns what read_folder() would return for the unpacked zip."""
+    """Reads the zip that a student has handed in. Returns the two values that read_folder() would
+    return for the folder into which it is unpacked: the files of tasks/ that are used, and the
+    paths of the sources that are not compiled."""
     require_zip(path.name)
     if path.stat().st_size > MOST_ZIPPED:
         raise Refused(

@@ -16,13 +16,14 @@ from grader.course import BUILD, rubric, tasks
 @dataclasses.dataclass
 class Training:
     seconds: float = 0.0
-    parameters: str = ""  # the first digits of the parameters' hash
+    parameters: str = ""  # the first digits of the SHA-256 of all parameters
     why: str = ""  # why the training failed
 
 
 def train(script, seed):
-    """Trains once and returns a Training. `script`: a training program in a sandbox, from
-    run.sandboxed()."""
+    """Trains once. Returns a Training: the seconds and the hash of all parameters, or why the
+    training failed. `script`: the path of a script of run.sandboxed(), which runs a training
+    program in a sandbox."""
     settings = rubric()["throughput"]["train"]
     command = [script, *settings, "--recipe", "published", "--seed", str(seed)]
     started = time.monotonic()
@@ -45,7 +46,8 @@ def compare(program, seed):
     `ratio`, the student's fastest time divided by the reference's, or no points and the reason
     `why`."""
     turns = []
-    # The reference program is copied, because the sandbox's user may be unable to read build/.
+    # reference_train is copied into the folder of `program`, because the user of the sandbox may
+    # be unable to read build/.
     reference = shutil.copy(BUILD / "bin" / "reference_train", program.parent)
     scripts = [run.sandboxed(path, program.with_name(f"{path.name}.sh"))
                for path in (pathlib.Path(reference), program)]
