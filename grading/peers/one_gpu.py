@@ -55,7 +55,8 @@ def flops_of_token(model, seq):
 
 
 def busy(events):
-    """Returns the time in which at least one of the events is running, in microseconds."""
+    """Returns the number of microseconds in which at least one of the `events` of a profile, such
+    as kernels and copies, is running."""
     total, end = 0.0, float("-inf")
     for begin, length in sorted((event["ts"], event["dur"]) for event in events):
         total += max(0.0, begin + length - max(begin, end))
@@ -115,7 +116,8 @@ def command(program, args, run, out):
 
 
 def measured(program, args, run):
-    """Runs a program once and returns what was measured. Raises bench.Failure if the run fails."""
+    """Runs one of the compared programs once. Returns a dict of its measurements: its speed, memory
+    and losses, and the numbers of read_profile(). Raises bench.Failure if the run fails."""
     model, rows, seq = run
     with tempfile.TemporaryDirectory() as folder:
         out = pathlib.Path(folder, "run.json")

@@ -78,7 +78,7 @@ class Summary(unittest.TestCase):
         runs["fsdp2"] = rounds(1.0, losses=[*losses[1:], 3.1, 2.0])
         self.assertGreater(bench.summarize(runs)["fsdp2"]["loss_difference"], 0.03)
 
-    def test_learned_returns_after_how_many_steps_the_held_out_accuracy_was_1(self):
+    def test_the_text_of_learned_has_the_number_of_steps_until_the_held_out_accuracy_was_1(self):
         run = {
             "accuracy": {19: 0.5, 39: 1.0, 59: 1.0},
             "losses": [3.0, 0.25],
@@ -97,7 +97,7 @@ class Summary(unittest.TestCase):
         self.assertEqual(summary["loss_difference"], 0)
         self.assertIsNone(summary["peak_bytes"])
 
-    def test_the_share_of_waiting_is_a_median_over_the_steps_after_the_warm_up(self):
+    def test_the_share_of_waiting_for_a_collective_is_a_median_over_the_steps_after_warm_up(self):
         def step(seconds):
             return bench.waiting({"seconds": {"step": 2.0},
                                   "operations": {"all_gather": {"seconds_waiting": seconds}}})

@@ -34,7 +34,8 @@ def page(text, about):
 
 
 def pages(files):
-    """Returns a dict, path -> Markdown for those pages of APPS that are among `files`."""
+    """Returns a dict, path -> Markdown, with a page of the site for each HTML file of APPS that is
+    among `files`."""
     return {
         name.replace(".html", ".md"): page(files[name].decode(), about)
         for name, about in APPS.items()

@@ -26,8 +26,8 @@ USED = [*CLASSES.values(), "forward", "backward", "optimizer", "soft"]
 
 
 def schemes():
-    """Returns a dict, scheme (light, dark) -> {name: colour}: the colours of
-    common/trace/page/timeline.css, and two more."""
+    """Returns a dict, colour scheme (light, dark) -> {name: colour}. The colours are those of
+    common/trace/page/timeline.css, and `link` and `ok`."""
     css = (
         pathlib.Path(__file__).resolve().parents[2] / "common/trace/page/timeline.css"
     ).read_text()
@@ -280,7 +280,8 @@ def svg_of(function, files):
 
 
 def drawn(files):
-    """Yields the figures whose results are among `files`."""
+    """Yields a Figure for each function of ROWS that finds the results that it draws among
+    `files`."""
     for function, row in ROWS.items() if "writeup/small.md" in files else ():
         title, text = function.__doc__.split("\n", 1)
         svg = svg_of(function, files)

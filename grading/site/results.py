@@ -65,8 +65,8 @@ TABLE = re.compile(r"(?:^\|.*\n)+", re.MULTILINE)
 
 
 def described(files):
-    """Returns the content of programs/reproduce/tables.toml. A handout lacks this file; then there
-    are no rows."""
+    """Returns the content of programs/reproduce/tables.toml as a dict. A handout lacks this file;
+    then the dict has no rows."""
     return tomllib.loads(files.get("programs/reproduce/tables.toml", b"row = []").decode())
 
 
@@ -92,7 +92,8 @@ def cells(table):
 
 
 def table(files, name):
-    """Returns the first table in the results of the row `name`, in the form of cells()."""
+    """Returns the first table in writeup/NAME.md, the results of the row `name` of ./fsdp
+    reproduce, in the form of cells()."""
     return cells(TABLE.search(files[f"writeup/{name}.md"].decode())[0])
 
 
@@ -138,14 +139,15 @@ def title_of(row):
 
 
 def documents(files):
-    """Returns a dict, short name -> title of the documents that have published the rows."""
+    """Returns a dict, short name ("Duke") -> authors and title, of the documents in which the
+    results were published that ./fsdp reproduce computes again."""
     legend = " ".join(described(files)["legend"].split())
     return dict(re.findall(r"([A-Z]\w+): (.+?)\. (?=\w+: )", legend))
 
 
 def page(row, text, drawn, documents):
-    """Returns the page of a row as Markdown. `text`: what ./fsdp reproduce has written into
-    writeup/."""
+    """Returns the page about a row of ./fsdp reproduce as Markdown. `text`: what ./fsdp reproduce
+    has written into writeup/."""
     about, _, text = text.partition("\n## ")
     name, place = re.fullmatch(r"(\w+),? (.*)", row.source).groups()
     figures = "".join(
@@ -163,7 +165,8 @@ def page(row, text, drawn, documents):
 
 
 def overview(files):
-    """Returns the page that lists all rows, with their verdicts, as Markdown."""
+    """Returns the page that lists all rows of ./fsdp reproduce, with their verdicts, as
+    Markdown."""
     found = []
     for row in rows(files):
         has = f"writeup/{row.shown}.md" in files

@@ -10,7 +10,7 @@
 namespace fsdp {
 namespace {
 
-constexpr int64_t kSeq = 127;  // tokens of a row, as for the model `small`
+constexpr int64_t kSeq = 127;  // number of tokens in each row of a batch, as for the model `small`
 
 // The settings of a run, and of the model that it trains: a TransformerLM with heads of size 64 and
 // d_ff = 4 d_model. The page checks the values before it calls this code.
@@ -99,11 +99,13 @@ struct Parameter {
   int64_t forward{}, backward{};
 };
 
-// Returns the model's parameters in the order of their registration, with their floating-point
-// operations.
+// Returns the model's parameters in the order of their registration, each with the number of
+// floating-point operations of its matrix products in forward and in backward.
 std::vector<Parameter> parameters_of(const Settings& settings) {
   const int64_t d = settings.width, tokens = settings.rows * kSeq;
-  const int64_t scores = 2 * tokens * kSeq * d;  // [flops] of Q K^T; scores times V needs as many
+  // [flops] of the product Q K^T in the attention of one block, for all rows of a rank. The product
+  // of the scores and V needs as many.
+  const int64_t scores = 2 * tokens * kSeq * d;
   std::vector<Parameter> all;
   const auto matrix = [&](const std::string& name, int64_t numel, int layer = -1) {
     all.push_back({name + ".weight", numel, layer, 2 * tokens * numel, 4 * tokens * numel});
