@@ -15,7 +15,7 @@ def in_peers(module, packages, is_there):
 
     @unittest.skipIf(is_there, f"this Python has {packages[-1]}")
     class InPeers(unittest.TestCase):
-        def test_the_tests_of_the_module_pass_in_the_python_of_venv_peers(self):
+        def test_the_tests_that_need_hugging_faces_packages_pass_in_the_python_of_venv_peers(self):
             has = [PEERS, "-c", f"import {', '.join(packages)}"]
             if not PEERS.exists() or subprocess.run(has, capture_output=True).returncode:
                 self.skipTest(f"{packages[-1]} is not installed; ./fsdp setup --peers installs it")

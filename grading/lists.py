@@ -105,8 +105,8 @@ def stamp_of(entry, files_of):
 
 
 def chosen(entries, arguments, files_of, fixed=3, most=12):
-    """Returns the entries that the options --only and --changed select; without these options, all
-    entries."""
+    """Returns the entries of a bank that the options --only and --changed select; without these
+    options, all entries. A bank is a list of examples in TOML."""
     entries = [
         entry
         for entry in entries

@@ -147,7 +147,8 @@ def attempts(entries):
 
 
 def wrong(entry):
-    """Grades the submission of the entry, and yields what is wrong with the result."""
+    """Grades the submission that an entry of honest_submissions.toml or exploits.toml describes.
+    Yields what is wrong with the result of the grading."""
     with new_job() as job:
         graded = grade.grade(
             entry["name"],

@@ -19,7 +19,7 @@ EXTENSION = next(name for name in course.tasks()[4].files if name.startswith("ex
 
 
 class Errors(unittest.TestCase):
-    def test_first_errors_shows_errors_in_the_students_files_and_errors_of_a_full_machine(self):
+    def test_first_errors_shows_errors_in_the_students_files_and_lack_of_disk_or_memory(self):
         long = "tasks/a.cpp:1: error: " + "x" * 500
         full = (
             "mktemp: failed to create directory: No space left on device",
@@ -45,7 +45,7 @@ class Errors(unittest.TestCase):
 
 
 class Commands(unittest.TestCase):
-    def test_a_students_own_file_is_compiled_with_the_command_of_its_tasks_other_file(self):
+    def test_a_file_that_a_student_adds_is_compiled_with_the_command_of_its_tasks_other_file(self):
         known = {
             name: [
                 "c++",
@@ -298,7 +298,7 @@ class Isolation(unittest.TestCase):
         }"""
     )
 
-    def test_isolate_keeps_equal_names_of_two_files_apart_but_shares_variables_of_a_library(self):
+    def test_isolate_sh_keeps_equal_names_in_two_files_apart_but_shares_a_librarys_variables(self):
         with tempfile.TemporaryDirectory() as folder:
             def run(*words):
                 subprocess.run(words, cwd=folder, check=True)
@@ -561,7 +561,7 @@ class Programs(unittest.TestCase):
             {"is not run: tasks/6 uses fork"},
         )
 
-    def test_better_returns_both_reasons_if_a_task_ran_over_neither_own_nor_reference_tasks(self):
+    def test_if_a_task_linked_with_neither_own_nor_reference_tasks_both_reasons_are_returned(self):
         task = course.tasks()[6]
         found = [
             score.score_task(

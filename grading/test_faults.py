@@ -1,4 +1,5 @@
-"""Tests the bank of faults and the functions for banks, without compiling anything."""
+"""Tests the functions of faults.py, changed.py and lists.py, which check the faults in
+grading/faults/, without compiling anything."""
 
 import argparse
 import contextlib
@@ -58,17 +59,17 @@ class Chosen(unittest.TestCase):
         found = lists.changed_entries(self.entries, self.files_of, set(changed), added, fixed, most)
         return [int(entry["name"][-2:]) for entry in found]
 
-    def test_the_option_changed_selects_the_same_fixed_entries_if_no_file_has_changed(self):
+    def test_if_no_file_has_changed_the_option_changed_selects_the_same_few_bank_entries(self):
         self.assertEqual([self.chosen(), self.chosen(fixed=4)], [[0, 10], [0, 5, 10, 15]])
 
-    def test_the_option_changed_selects_entries_of_changed_files_and_entries_with_added_lines(self):
+    def test_the_option_changed_selects_bank_entries_of_changed_files_or_with_added_lines(self):
         self.assertEqual(self.chosen({"3.cpp", "other.cpp"}), [0, 3, 10])
         self.assertEqual(self.chosen(added='["entry number 07"]\n'), [0, 7, 10])
 
-    def test_the_option_changed_selects_at_most_the_given_number_of_changed_entries(self):
+    def test_the_option_changed_selects_at_most_the_given_number_of_changed_bank_entries(self):
         self.assertEqual(self.chosen({f"{i}.cpp" for i in range(1, 10)}, fixed=0), [1, 4, 7])
 
-    def test_an_entry_that_passed_is_selected_again_only_after_it_or_its_file_changes(self):
+    def test_a_bank_entry_that_passed_is_selected_again_only_after_it_or_its_file_changes(self):
         (self.root / "0.cpp").write_text("a")
         arguments = argparse.Namespace(totals=None)
         for wrong, left in (("broken", [0, 10]), ("", [10])):

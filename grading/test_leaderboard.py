@@ -40,12 +40,12 @@ class Leaderboard(unittest.TestCase):
             what(*arguments)
         return str(caught.exception)
 
-    def test_a_training_that_computes_the_same_as_one_process_counts(self):
+    def test_a_training_that_ends_with_the_parameters_of_one_process_counts(self):
         leaderboard.check(RANKS, SINGLE)
         self.assertEqual(leaderboard.counted(0, printed(RANKS)), RANKS)
         self.assertEqual(RANKS.milliseconds, 0.0025)
 
-    def test_a_peak_above_the_limit_is_refused_with_the_number_of_bytes_above_it(self):
+    def test_a_training_with_a_memory_peak_above_the_limit_is_refused_with_the_bytes_above_it(self):
         leaderboard.check(changed(peak=leaderboard.MEMORY), SINGLE)
         self.assertIn(
             "which are 17 bytes more than the 64,000,000 allowed",
@@ -85,7 +85,7 @@ class Leaderboard(unittest.TestCase):
             ["--limit=3", "--prefetch=off", "--wrap=block --seed 1"],
         )
 
-    def test_a_leaderboard_toml_with_an_error_or_a_table_is_refused_in_one_line(self):
+    def test_a_leaderboard_toml_with_invalid_toml_or_a_wrong_type_is_refused_in_one_line(self):
         for content in (b"limit = ", b"\xff", b"[limit]", b"limit = [1]", b"limit = 1.5"):
             why = self.refusal(leaderboard.choices_of, content)
             self.assertTrue(why.startswith("leaderboard.toml") and why.isprintable(), why)
@@ -186,7 +186,7 @@ class Graded(unittest.TestCase):
         grade.throughput = {"points": 0, "why": "training failed"}
         self.assertIn("why", leaderboard_entry.of_submission(builder, grade, "seed", False))
 
-    def test_the_leaderboard_does_not_measure_code_that_could_change_the_clock(self):
+    def test_the_leaderboard_does_not_measure_code_that_could_change_the_counted_time(self):
         builder, grade = mock.Mock(), fake_results.whole_grade()
         builder.submission.choices = b""
         builder.submission.digest = lambda _: ""
@@ -242,7 +242,7 @@ class OnThisMachine(unittest.TestCase):
         self.assertEqual(found, (2656.083712, 58_797_920))
         self.assertEqual(self.measured((ROOT / "tasks" / leaderboard.FILE).read_text()), found)
 
-    def test_recomputation_or_no_prefetch_takes_more_counted_time_and_less_memory(self):
+    def test_recomputed_activations_or_no_prefetch_take_more_counted_time_and_less_memory(self):
         default = self.measured("microbatches = 8\n")
         without_prefetch = self.measured("microbatches = 8\nprefetch = false\n")
         recomputed = self.measured('checkpoint-activations = "all"\n')

@@ -82,7 +82,7 @@ class Plot(unittest.TestCase):
         self.assertEqual(drawn[:4], [(0, 10), (1, 10), (2, 10), (3, 20)])
         self.assertNotIn(900, [speed for _, speed in drawn])
 
-    def test_plot_refuses_a_file_that_is_not_a_log_with_one_line(self):
+    def test_plot_prints_one_line_with_the_reason_if_a_file_is_not_a_log_of_a_training(self):
         for text, reason in (
             ("step 1\n", ":1: is no line that"),
             (log(3) + '{"step":3,"lo\n' + log(1), ":4: is no line that"),
@@ -114,7 +114,7 @@ class Plot(unittest.TestCase):
              "held_out.loss": "2.5"},
         )
 
-    def test_plot_draws_equal_svgs_for_equal_runs_and_their_colours_follow_the_scheme(self):
+    def test_plot_draws_equal_svgs_for_equal_runs_with_colours_that_follow_light_or_dark_mode(self):
         first, second, png = (
             self.plot(log(1000), name) and (self.folder / name).read_bytes()
             for name in ("1.svg", "2.svg", "3.png")

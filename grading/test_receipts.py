@@ -62,7 +62,8 @@ def sealed(head, leaves):
 
 
 def lines_of(path):
-    """Returns the head and the leaves of the receipt in the file `path`."""
+    """Returns two parts of the receipt in the file `path`, parsed from JSON: the head, which
+    describes the run, and the list of leaves, one for each event of the run."""
     head, *leaves, _ = map(json.loads, path.read_text().splitlines())
     return head, leaves
 
@@ -150,7 +151,7 @@ class Receipts(unittest.TestCase):
     def grade(cls, *options, **environment):
         return fsdp("grade", "--receipts", cls.all, "--jobs", "2", *options, **environment)
 
-    def test_sealed_writes_an_unchanged_receipt_with_the_bytes_of_fsdp_train(self):
+    def test_the_helper_sealed_writes_an_unchanged_receipt_with_the_bytes_of_fsdp_train(self):
         path = self.runs / "run.receipt"
         self.assertEqual(sealed(*lines_of(path)), path.read_text())
 

@@ -55,7 +55,7 @@ class Reports(unittest.TestCase):
             self.assertIn(told, entry["output"])
             self.assertIn(told, report.student_page(grade))
 
-    def test_an_extension_that_was_not_used_is_reported_with_the_reason(self):
+    def test_an_extension_that_the_grader_left_out_is_reported_with_the_reason(self):
         grade = whole_grade()
         for one in grade.scores[4]:
             one.left_out = "is not run: tasks/<b>.cpp:3 has a raw string"
@@ -63,7 +63,7 @@ class Reports(unittest.TestCase):
             self.assertIn("as if these extensions had not been handed in", text)
             self.assertEqual(html.unescape(text).count("<b>.cpp:3 has a raw string"), 1)
 
-    def test_the_seconds_of_hidden_cases_are_not_shown_before_hidden_cases_are(self):
+    def test_while_hidden_cases_are_not_shown_the_shown_wall_time_leaves_them_out(self):
         grade = Grade("ada", seconds=1234, usual_seconds=1000, complete=True)
         for text in (json.dumps(report.gradescope(grade)), report.student_page(grade)):
             self.assertIn("1000", text)
@@ -225,7 +225,7 @@ class Reports(unittest.TestCase):
             self.assertIn("task 3 does not compile", text)
         self.assertEqual(whole_grade("failed").remark, "")
 
-    def test_if_results_over_own_and_reference_tasks_have_equal_points_the_one_that_ran_wins(self):
+    def test_if_own_and_reference_earlier_tasks_give_equal_points_the_result_that_ran_counts(self):
         nothing = Result([], "is not run: task 1 is refused")
         own = score.score_task(course.tasks()[3], "own", {"tests": nothing, "hidden": nothing})
         self.assertEqual(
@@ -257,7 +257,7 @@ class Reports(unittest.TestCase):
             "0 submissions, 1 more not graded", classroom.class_page([Grade("kim", refused="x")])
         )
 
-    def test_the_seed_and_the_findings_in_code_are_shown_only_to_the_instructor(self):
+    def test_the_seed_of_hidden_cases_and_findings_in_code_are_shown_only_to_the_instructor(self):
         grade = dataclasses.replace(
             whole_grade(), seed="5eed", notes=("tasks/x.cpp uses getenv: rarely",)
         )

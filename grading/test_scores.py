@@ -33,7 +33,7 @@ class Scores(unittest.TestCase):
             task, base, {"tests": result_of(task, usual), "hidden": result_of(task, hidden)}
         )
 
-    def test_usual_tests_and_hidden_cases_each_count_over_the_better_of_own_or_reference_tasks(
+    def test_usual_tests_and_hidden_cases_each_count_with_the_better_of_own_or_reference_tasks(
         self,
     ):
         """The better of two results counts: with the task linked with the student's own earlier
@@ -173,7 +173,7 @@ class Grades(unittest.TestCase):
 
 
 class Remembered(unittest.TestCase):
-    def test_findings_in_the_code_are_reported_also_if_the_results_were_kept(self):
+    def test_findings_of_look_sh_in_the_code_are_reported_also_if_the_results_were_kept(self):
         known = mock.patch.object(
             run, "kept", lambda key, seed: Result([], "", 1.0, notes=["tasks/x.cpp uses getenv"])
         )

@@ -106,7 +106,7 @@ class Drawing(unittest.TestCase):
         drawing = drawings.figure(text).partition("<svg")[2].partition("</svg>")[0]
         return drawing, re.findall(r"<text[^>]*>(.*?)</text>", drawing)
 
-    def test_a_drawn_schedule_has_a_coloured_bar_for_each_unit(self):
+    def test_the_drawing_of_a_schedule_has_a_coloured_bar_for_each_computation_and_collective(self):
         drawing, words = self.drawn(" computes   ....2==========|....1==|\n"
                                     " link       2--|............r2-|1--|\n")
         self.assertEqual(re.findall(r"var\(--([\w-]+)\)", drawing),
@@ -115,12 +115,12 @@ class Drawing(unittest.TestCase):
         forward, _ = self.drawn("forward, no prefetch\n  computes  ......0====|......1====|\n")
         self.assertEqual(forward.count("--forward"), 2)
 
-    def test_lines_and_arrows_of_a_figure_are_drawn_and_hyphens_stay_text(self):
+    def test_lines_and_arrows_of_a_text_figure_are_drawn_but_hyphens_stay_text(self):
         drawing, words = self.drawn("x -> all-gather of W - 1 <--- y\n")
         self.assertEqual(words, ["x", "all-gather of W - 1", "y"])
         self.assertEqual(drawing.count('class="head"'), 2)
 
-    def test_cells_are_drawn_between_vertical_bars_but_not_in_a_tree(self):
+    def test_a_text_figure_is_drawn_with_cells_between_its_vertical_bars_unless_it_is_a_tree(self):
         self.assertEqual(self.drawn(" rank 0 | rows 0 | step |\n")[0].count("<rect"), 2)
         tree = " |- h     ModuleList |  no unit\n |   |- 0  Block  |  h.0\n"
         self.assertEqual(self.drawn(tree)[0].count("<rect"), 0)
@@ -177,7 +177,7 @@ class Timeline(unittest.TestCase):
 
 
 class Parts(unittest.TestCase):
-    def test_the_first_three_readers_in_the_first_pages_table_become_cards(self):
+    def test_the_first_three_kinds_of_readers_in_the_table_of_readme_md_become_cards(self):
         rows = ("| a student | write it | [C](C.md) |\n| an engineer | use it | [L](L.md) |\n"
                 "| | train | [T](T.md) |\n| an instructor | grade | [I](I.md) |\n"
                 "| a contributor | change it | [X](X.md) |\n")
@@ -186,7 +186,7 @@ class Parts(unittest.TestCase):
         self.assertIn("**You are an engineer**\n\n- [Use it](L.md)\n- [Train](T.md)\n```", text)
         self.assertTrue(text.endswith("````\n\nYou are a contributor: [Change it](X.md)."), text)
 
-    def test_every_row_of_reproduce_has_a_title_of_its_own(self):
+    def test_every_row_of_fsdp_reproduce_has_a_title_of_its_own(self):
         names = {row.name for row in results.rows(make.files_of(False))}
         self.assertEqual(names, set(results.TITLES))
         self.assertEqual(len(set(results.TITLES.values())), len(names))
@@ -199,7 +199,7 @@ class Parts(unittest.TestCase):
         for row in results.rows(make.files_of(False)):
             self.assertIn(re.match(r"\w+", row.source)[0], documents)
 
-    def test_progress_prints_the_progress_of_sphinx_in_tenths(self):
+    def test_make_prints_the_progress_of_sphinx_in_steps_of_ten_percent(self):
         told = []
         lines = ("loading...", "reading sources... [  3%] a", "reading sources... [ 41%] b",
                  "reading sources... [ 47%] c", "writing output... [100%] d")

@@ -58,7 +58,7 @@ class Submissions(unittest.TestCase):
                 self.assertEqual(read.files, {**course.blank(), LISTED: b"// mine\n"})
                 self.assertEqual(len(read.missing), len(course.blank()) - 1)
 
-    def test_own_sources_and_headers_in_a_tasks_folder_are_taken(self):
+    def test_sources_and_headers_that_a_student_adds_in_a_tasks_folder_are_taken(self):
         own = (
             "task2_flat_parameter/recorder.h",
             "task2_flat_parameter/recorder.cpp",
@@ -93,7 +93,7 @@ class Submissions(unittest.TestCase):
         self.assertNotIn(changed, read.files)
         self.assertIn(changed, report.student_page(Grade("ada", changed=read.changed)))
 
-    def test_the_digest_depends_on_the_sources_of_the_given_tasks_and_on_all_own_headers(self):
+    def test_a_submissions_digest_depends_on_sources_of_given_tasks_and_on_all_own_headers(self):
         tasks = course.tasks()
         digest = submission.completed({}).digest(tasks[1:3])
         for name, changes in (

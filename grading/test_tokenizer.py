@@ -148,7 +148,7 @@ class Tokenizers(unittest.TestCase):
         self.fail(f"{text!r} is {tokenizer.encode(text).tokens}; ours differ at token {same}: "
                   f"{[tokenizer.id_to_token(token) for token in ours[same - 2:same + 3]]}")
 
-    def test_fsdp_tokenize_and_the_package_give_thousands_of_random_texts_the_same_ids(self):
+    def test_fsdp_tokenize_and_the_package_tokenizers_give_random_texts_the_same_ids(self):
         for kind in ("gpt2", "gpt2 with prefix", "llama3", "qwen", "digits"):
             with self.subTest(kind):
                 draw = random.Random(kind)
@@ -169,7 +169,7 @@ class Tokenizers(unittest.TestCase):
         (self.folder / "tokenizer.json").write_text(json.dumps(content))
         self.assert_same(tokenizer, [random_text(draw, 25) for _ in range(100)])
 
-    def test_fsdp_tokenize_puts_every_code_point_into_the_same_class_as_the_package(self):
+    def test_fsdp_tokenize_puts_each_code_point_into_the_class_of_the_package_tokenizers(self):
         """Code points are in the classes of Unicode 16 in ./fsdp tokenize. The package may have
         another version of Unicode, so only code points that this Python knows are compared."""
         tokenizer = trained("llama3", random.Random(2))

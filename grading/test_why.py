@@ -62,7 +62,8 @@ FAULTS = {
         "a_gradient_is_flattened_in_row_major_order_whatever_its_strides",
         "named": "FlatParameterImpl::flatten_gradients\n      if (!places.empty())",
     },
-    # No line has written the value, because a condition skipped the code that writes it.
+    # No line has written the value that the test reads, because a condition skipped the code that
+    # writes it. ./fsdp why must name the line with the condition.
     "passed_over": {
         "task": 0,
         "file": "ddp.cpp",
@@ -71,7 +72,8 @@ FAULTS = {
         "test": "T0_1_all_reduce.a_gradient_that_is_not_contiguous_is_averaged_too",
         "named": "all_reduce_gradients\n      if (!parameter.requires_grad()) continue;",
     },
-    # The value comes from a collective for which no line has waited.
+    # The value that the test reads is the result of a collective, and no line has waited for the
+    # collective. ./fsdp why must name the function that should wait.
     "not_waited_for": {
         "task": 0,
         "file": "ddp.cpp",
