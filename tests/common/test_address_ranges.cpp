@@ -35,7 +35,7 @@ TEST(AddressRanges, adjacent_address_ranges_become_one_range) {
   EXPECT_EQ(text(ranges_of({{10, 20}, {30, 40}, {20, 25}})), "10-25 30-40");
 }
 
-TEST(AddressRanges, take_uses_the_lowest_or_on_request_the_highest_range_that_is_long_enough) {
+TEST(AddressRanges, take_cuts_bytes_from_the_lowest_or_highest_address_range_that_is_long_enough) {
   AddressRanges ranges = ranges_of({{0, 10}, {20, 50}, {60, 100}, {110, 115}});
   EXPECT_EQ(ranges.take(20, From::begin), memory + 20);
   EXPECT_EQ(ranges.take(20, From::end), memory + 80);

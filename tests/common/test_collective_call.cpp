@@ -94,7 +94,7 @@ TEST_P(CollectiveCall, reduce_scatter_into_and_all_reduce_add_the_ranks_inputs_a
   });
 }
 
-TEST_P(CollectiveCall, broadcast_delivers_the_tensor_of_the_root) {
+TEST_P(CollectiveCall, broadcast_delivers_the_tensor_of_the_root_rank_to_every_rank) {
   on_ranks([](Communicator& comm) {
     for (int root = 0; root < comm.world_size(); ++root) {
       for (const int64_t n : kSizes) {
@@ -109,7 +109,8 @@ TEST_P(CollectiveCall, broadcast_delivers_the_tensor_of_the_root) {
 TEST_P(CollectiveCall, all_reduce_of_bf16_sums_in_fp32_and_rounds_once) {
   on_ranks([](Communicator& comm) {
     auto input = [](int rank) { return at::full({5}, rank == 1 ? 1.0 : 0.003, at::kBFloat16); };
-    at::Tensor sum = at::zeros({5});  // exact, because the numbers have few bits
+    // This sum in fp32 is exact, because the inputs have few bits.
+    at::Tensor sum = at::zeros({5});
     for (int rank = 0; rank < comm.world_size(); ++rank)
       sum += input(rank).to(at::kFloat);
     const at::Tensor expected = sum.to(at::kBFloat16);
@@ -121,7 +122,8 @@ TEST_P(CollectiveCall, all_reduce_of_bf16_sums_in_fp32_and_rounds_once) {
 
 // An all-gather can be pending when wait_for_readers() is called. For example, the backward pass of
 // another model on this communicator has thrown and left it pending.
-TEST_P(CollectiveCall, wait_for_readers_first_completes_this_ranks_pending_all_gathers) {
+TEST_P(CollectiveCall,
+       wait_for_readers_also_completes_the_pending_all_gathers_of_the_calling_rank) {
   on_ranks([](Communicator& comm) {
     const int64_t n = 100, world = comm.world_size();
     const at::Tensor gathered = at::zeros({world * n});

@@ -128,7 +128,7 @@ void expect_taken_at_most(int64_t big, int64_t most) {
     // Number of bytes that the process may take besides the tensors.
     constexpr int64_t kBesides = 8 << 20;
     counting_allocator::keep_at_most(64 << 20);
-    // Loads the code that fills a tensor, before memory is measured.
+    // Loads the code that fills a tensor, so that `before` includes the memory of this code.
     at::zeros({1 << 20}, at::kByte);
     const int64_t before = resident();
     at::zeros({big}, at::kByte);

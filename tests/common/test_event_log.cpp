@@ -26,7 +26,8 @@ TEST(EventLog, a_full_event_log_drops_the_oldest_events_and_counts_them) {
 
   Event late = event_of(EventKind::wait, "late");
   late.end = 1;
-  log->finish(1, 14, late);  // changes nothing, because event 14 was dropped
+  // This call of finish() changes nothing, because the log has dropped event 14.
+  log->finish(1, 14, late);
   log->finish(1, 15, late);
   EXPECT_EQ(log->events(1).front().name(), "late");
   EXPECT_EQ(log->events(1).back().name(), "24");

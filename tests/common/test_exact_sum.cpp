@@ -130,14 +130,15 @@ TEST_IN_A_PROCESS(ExactSum, every_bit_of_an_exact_sum_counts_when_it_is_rounded_
   }
 }
 
-TEST_IN_A_PROCESS(ExactSum, the_sum_of_a_million_sums_is_exact) {
+TEST_IN_A_PROCESS(ExactSum, adding_a_million_exact_sums_gives_an_exact_sum) {
   at::Tensor sum = sum_of_squares(numbers_of_all_exponents(100'000));
   const double value = value_of_sum(sum);
   EXPECT_LT(sum.max().item<double>(), std::ldexp(1.0, 32));
   for (int i = 0; i < 20; ++i)
     sum = sum + sum;
   EXPECT_EQ(value_of_sum(sum), std::ldexp(value, 20));
-  // kHuge^2 is so small beside `sum` that the result depends on the rounding.
+  // kHuge^2 is so small beside `sum` that a double cannot hold their sum exactly. So the value
+  // depends on the rounding.
   sum += sum_of_squares(torch::tensor({kHuge}));
   const double squares = std::ldexp(value, 20) + double{kHuge} * kHuge;
   EXPECT_EQ(value_of_sum(sum), squares);
@@ -158,7 +159,8 @@ TEST_IN_A_PROCESS(ExactSum, an_infinite_or_nan_element_makes_the_value_infinite_
   EXPECT_TRUE(std::isnan(value_of_sum(with(1, kInfinity) + with(2, kNaN))));
 }
 
-TEST_IN_A_PROCESS(ExactSum, the_algorithm_of_the_gpu_gives_the_same_exact_sum) {
+TEST_IN_A_PROCESS(ExactSum,
+                  the_algorithm_for_gpus_gives_the_same_exact_sum_as_the_algorithm_for_cpus) {
   for (const at::Tensor& sample : samples())
     EXPECT_TRUE(sum_of_squares_on_gpu(sample).equal(sum_of_squares(sample))) << sample.sizes();
   for (const float value : {kInfinity, -kInfinity, kNaN}) {

@@ -17,7 +17,8 @@ class Successor : public Module {
     longest_ = std::max(longest_, tokens.size(1));
     return at::one_hot((tokens + 1) % vocabulary_, vocabulary_).to(at::kFloat) * logit_;
   }
-  int64_t longest() const { return longest_; }  // length of the longest sequence so far
+  // Returns the length of the longest token sequence that forward() has received so far.
+  int64_t longest() const { return longest_; }
 
  private:
   int64_t vocabulary_;
@@ -94,7 +95,8 @@ TEST(Generate, the_temperature_sets_the_probabilities_of_generated_tokens) {
       count += tokens[i] != tokens[i - 1];
     return static_cast<double>(count) / 2000;
   };
-  EXPECT_NEAR(followers(1.0), 3.0 / 4, 0.03);  // a tolerance of four standard deviations
+  // For 2000 tokens, the tolerance 0.03 is at least three standard deviations of the frequency.
+  EXPECT_NEAR(followers(1.0), 3.0 / 4, 0.03);
   EXPECT_NEAR(followers(0.5), 9.0 / 10, 0.03);
   EXPECT_EQ(followers(1e-300), 1.0);
 }

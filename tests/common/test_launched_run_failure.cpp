@@ -102,7 +102,8 @@ TEST(LaunchedRunFailure, start_fails_if_the_program_needs_more_ranks_than_torchr
             "program: torchrun has started 1 rank, but this program needs 2\n");
 }
 
-// A limit of file sizes (ulimit -f) also limits the files in memory that ranks share.
+// A limit of file sizes (ulimit -f) also limits the files in memory that ranks share. If the limit
+// is too small for these files, the launch succeeds, and the ranks use gloo.
 TEST_IN_A_PROCESS(LaunchedRunFailure, gloo_is_used_if_the_file_size_limit_is_too_small_for_shm) {
   limit_file_size(size_t{100} << 20);
   const HostedStore store;
@@ -165,7 +166,7 @@ TEST(LaunchedRunFailure, a_rank_that_waits_long_in_join_prints_once_which_ranks_
 }
 
 // join() looks once a second for the ranks that it waits for, so it looks several times here.
-TEST(LaunchedRunFailure, join_announces_a_long_wait_once_even_if_it_looks_several_times) {
+TEST(LaunchedRunFailure, join_announces_a_long_wait_once_even_if_it_looks_for_ranks_several_times) {
   HostedStore store;
   std::vector<std::string> told;
   const LaunchedRank self{0, 3, "127.0.0.1", store.port(), true, "d", 4s, 2500ms};
@@ -174,7 +175,7 @@ TEST(LaunchedRunFailure, join_announces_a_long_wait_once_even_if_it_looks_severa
   ASSERT_EQ(told.size(), 1U);
 }
 
-TEST(LaunchedRunFailure, start_fails_when_other_ranks_have_not_come_within_its_timeout) {
+TEST(LaunchedRunFailure, start_fails_if_other_ranks_have_not_joined_within_its_timeout) {
   HostedStore store;
   const SetVariables set(torchrun_variables(0, 2, store.port()));
   testing::internal::CaptureStderr();

@@ -74,7 +74,8 @@ TEST(Launcher, the_result_of_launch_states_how_the_failed_rank_ended) {
 // on_interrupt, its third argument, after the last rank had ended.
 int end_a_launch(SharedWords& pids, int world_size, const std::function<void(pid_t)>& end) {
   const pid_t child = fork_process([&] {
-    // The shell that started the test program can have set these signals to be ignored.
+    // The shell that started the test program can have set SIGINT, SIGQUIT and SIGHUP to be
+    // ignored. Then these signals would not end this child.
     for (int ignored : {SIGINT, SIGQUIT, SIGHUP})
       signal(ignored, SIG_DFL);
     const rlimit no_core_files{};

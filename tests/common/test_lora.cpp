@@ -64,7 +64,7 @@ TEST_IN_A_PROCESS(Lora,
   const at::Tensor x = torch::randn({2, 6});
   const at::Tensor before = layer(x), weight = parameter_of(layer, "weight").clone();
   layer.merge_lora();
-  layer.merge_lora();  // changes nothing, because the weights are merged already
+  layer.merge_lora();  // this second call changes nothing: the weights are merged already
   EXPECT_TRUE(at::allclose(layer(x), before, 1e-5, 1e-6));
   EXPECT_FALSE(parameter_of(layer, "weight").equal(weight));
   layer.unmerge_lora();

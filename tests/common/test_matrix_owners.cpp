@@ -51,7 +51,7 @@ TEST(MatrixOwners,
   }
 }
 
-TEST(MatrixOwners, plan_matrices_fills_a_round_with_as_few_units_as_give_each_rank_a_matrix) {
+TEST(MatrixOwners, plan_matrices_ends_a_round_at_the_first_unit_with_which_each_rank_has_a_matrix) {
   const auto sizes = [](int ranks) {
     std::vector<size_t> sizes;
     for (const MatrixRound& round : plan_matrices(blocks(5, 8), ranks))

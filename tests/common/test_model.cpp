@@ -206,7 +206,7 @@ TEST(Model, model_shape_accepts_the_names_that_gpt2_models_have_at_hugging_face)
   EXPECT_EQ(model_info("gpt2-xl").name, "gpt2-1558m");
 }
 
-TEST_IN_A_PROCESS(Model, residual_projections_start_with_smaller_values) {
+TEST_IN_A_PROCESS(Model, gpt2_initializes_residual_projections_with_a_smaller_standard_deviation) {
   GPT2 model({101, 33, 128, 8, 4, 512});
   const auto named = model.named_parameters();
   const auto std_of = [&](const char* name) { return named[name].std().item<double>(); };

@@ -16,8 +16,8 @@
 namespace fsdp {
 namespace {
 
-const char* first = "a";  // unit of the first all-gather of run()
-int added = 0;            // number added to the inputs of all ranks
+const char* first = "a";  // name of the unit of the first all-gather in run()
+int added = 0;            // run() adds this number to the all-gather input of each rank
 
 class Recording : public testing::Test {
  protected:

@@ -17,7 +17,7 @@ namespace {
 
 constexpr int64_t kMegabyte = int64_t{1} << 20;
 constexpr int64_t kModel = 14 * kMegabyte;
-// Tolerance in bytes: a third of 3/8 of the model, which is the limit in expect_no_copies().
+// Tolerance in bytes: a third of the limit in expect_no_copies(), which is 3/8 of the model.
 constexpr int64_t kNoise = kModel / 8;
 
 at::Tensor tensor_of(int64_t bytes) {

@@ -43,7 +43,8 @@ TEST(SurvivorDecision, survivors_wait_longer_for_a_host_that_answered_than_for_a
   EXPECT_EQ(given(kOfA + "2 here\n", 3s)->ranks, (std::vector<int>{0, 1}));
 }
 
-TEST(SurvivorDecision, a_run_fails_if_rank_0_is_lost_no_host_is_lost_or_a_state_is_missing) {
+TEST(SurvivorDecision,
+     a_run_fails_if_rank_0_is_lost_or_no_host_is_lost_or_a_survivor_lacks_a_saved_state) {
   EXPECT_EQ(given("0 out\n", 0s)->kind, Decision::Kind::fail);
   // Rank 0 has saved only the state after 7 steps, rank 2 only the state after 8 steps.
   EXPECT_EQ(given(kOfA + kOfB, 3s)->kind, Decision::Kind::fail);
@@ -53,7 +54,7 @@ TEST(SurvivorDecision, a_run_fails_if_rank_0_is_lost_no_host_is_lost_or_a_state_
       Decision::Kind::fail);
 }
 
-TEST(SurvivorDecision, if_a_rank_answers_that_it_is_done_the_decision_is_that_the_run_is_done) {
+TEST(SurvivorDecision, the_decision_is_done_if_one_rank_reports_that_it_has_finished_the_run) {
   EXPECT_EQ(given(kOfA + "2 done\n", 0s)->kind, Decision::Kind::done);
 }
 

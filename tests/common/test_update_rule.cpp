@@ -66,7 +66,8 @@ TEST_IN_A_PROCESS(UpdateRule, updates_of_adamw_and_sgd_agree_with_torchs_optimiz
   }
 }
 
-TEST_IN_A_PROCESS(UpdateRule, an_update_of_pieces_that_are_not_padded_throws) {
+TEST_IN_A_PROCESS(UpdateRule,
+                  update_throws_if_the_numel_of_a_piece_of_a_shard_is_not_a_multiple_of_16) {
   auto pieces = in_pieces(torch::zeros({33}), torch::zeros({33}));
   EXPECT_THROW(update(options_of(Kind::adamw), pieces), std::invalid_argument);
 }
