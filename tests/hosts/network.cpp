@@ -59,7 +59,8 @@ int make_devices(const std::string& address) {
   set("wire0", SIOCSIFADDR, sockaddr_in{AF_INET, 0, {inet_addr(address.c_str())}, {}});
   set("wire0", SIOCSIFNETMASK, sockaddr_in{AF_INET, 0, {inet_addr("255.255.255.0")}, {}});
   set("wire0", SIOCSIFMTU, kPacketBytes);
-  // The default queue is shorter than TCP's largest window, so it would drop packets.
+  // By default, the transmit queue of a device is shorter than TCP's largest window, so the device
+  // would drop packets.
   set("wire0", SIOCSIFTXQLEN, 10000);
   for (const char* device : {"lo", "wire0"})
     set(device, SIOCSIFFLAGS, short{IFF_UP | IFF_RUNNING});
@@ -133,7 +134,8 @@ void Network::carry(State* states, std::vector<pollfd> ends, const WireOptions& 
     size_t from, to;
     std::vector<char> bytes;
   };
-  std::multimap<Clock::time_point, Packet> on_their_way;  // sorted by the time of delivery
+  // The packets that are not yet delivered, sorted by the time of their delivery.
+  std::multimap<Clock::time_point, Packet> on_their_way;
   std::mt19937_64 random(options.seed);
   std::bernoulli_distribution lost(options.loss);
   const auto cut = [&](size_t from, size_t to) { return states[from].cut || states[to].cut; };
@@ -201,7 +203,8 @@ Network::Network(int hosts, const WireOptions& options)
       const std::vector<pollfd> ends = make(states_, hosts);
       close(kPipe);
       carry(states_, ends, options);
-    } catch (const std::exception& error) {  // thrown in this process or a host's first process
+    } catch (const std::exception& error) {
+      // The exception was thrown in this process, the emulator, or in a host's first process.
       write_all(kPipe, error.what());
     }
     _exit(1);

@@ -15,7 +15,7 @@ namespace fsdp {
 // The effect of the network on packets between two hosts. It does not reorder the packets that one
 // host sends.
 struct WireOptions {
-  std::chrono::microseconds delay{};  // one way
+  std::chrono::microseconds delay{};  // time that a packet takes from one host to another
   double loss{};                      // fraction of the packets that are lost, 0 to 1
   uint64_t seed{1};                   // seed of the generator that chooses the lost packets
 };
@@ -36,7 +36,7 @@ class Network {
   // Makes 1 to 26 hosts. Throws std::logic_error if this process has other threads, and
   // std::runtime_error, which states what failed, if the hosts cannot be made.
   explicit Network(int hosts, const WireOptions& options = {});
-  ~Network();  // ends all hosts
+  ~Network();  // the destructor ends all hosts
   Network(const Network&) = delete;
   Network& operator=(const Network&) = delete;
 
@@ -62,7 +62,8 @@ class Network {
  private:
   struct State {
     std::atomic<bool> cut;
-    std::atomic<pid_t> init;  // the host's first process; its other processes end with this one
+    // Process id of the host's first process. The host's other processes end with this process.
+    std::atomic<pid_t> init;
   };
 
   Network() = default;
@@ -71,7 +72,7 @@ class Network {
 
   State* states_{};         // a State for each host, in memory shared with the emulator
   std::vector<int> inits_;  // pid file descriptors of the hosts' first processes
-  pid_t wire_{};            // the emulator's process
+  pid_t wire_{};            // process id of the emulator
 };
 
 }  // namespace fsdp

@@ -23,7 +23,8 @@ using namespace std::chrono_literals;
 using Body = std::function<int(const RankContext&)>;
 
 inline constexpr auto kLimit = 3s;  // time limit of every wait for another rank
-// Time that ranks may take to end after kLimit: usually 3 s, more on a busy machine.
+// The longest time that ranks may take to end after a time limit such as kLimit: 20 s. Ranks
+// usually need 3 s, and more on a busy machine.
 inline constexpr auto kToEnd = 20s;
 
 // A file in memory to which processes of all hosts append their output.

@@ -152,7 +152,7 @@ TEST_F(LostHost,
   lose({.caller = Loss::Caller::ends_with_rank_5}, false, 1);
 }
 
-// The other ranks have seen that the process of rank 0 is alive, before it ends.
+// The other ranks first see that rank 0's parent process is alive. Then this process is killed.
 TEST_F(LostHost,
        the_run_ends_soon_if_rank_0s_parent_process_is_killed_before_it_decides_who_continues) {
   lose({.caller = Loss::Caller::ends_after_rank_5}, false, 1);

@@ -23,7 +23,9 @@ class EmulatedHost : public testing::Test {
  protected:
   void SetUp() override {
     if (const std::string reason = Network::unavailable(); !reason.empty()) GTEST_SKIP() << reason;
-    alarm(60);  // if one body has failed, this alarm ends the body that waits for it
+    // If the function that runs on one host has failed, the function on the other host may wait for
+    // it for ever. Then this alarm ends the test, and all its hosts end too.
+    alarm(60);
   }
   void TearDown() override { alarm(0); }
 };
@@ -82,7 +84,8 @@ struct Pair {
   }
 };
 
-// Connects the second host to the first one, and runs `first` and `second` with their sockets.
+// Opens a TCP connection from host 1 to host 0. Runs `first` on host 0 and `second` on host 1, and
+// gives each function its socket of the connection. Returns the two processes.
 Pair connect_hosts(Network& hosts, const Talk& first, const Talk& second) {
   SharedWords port;
   const pid_t accepts = hosts.start(0, [&] {
