@@ -25,7 +25,7 @@ const std::vector<std::string> kFamilies{
 
 struct Setting {
   std::string model;
-  int64_t rows;  // rows of each rank
+  int64_t rows;  // number of rows that each rank computes
   int every;     // each `every`-th block recomputes its activations; 0: no block does
   at::ScalarType dtype;
 

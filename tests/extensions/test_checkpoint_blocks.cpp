@@ -22,7 +22,8 @@ TEST(CheckpointBlocks,
         runs.push_back(block->runs);
       rank.observe("runs of each block, every " + std::to_string(every), runs);
     });
-    // The first block is called twice in a forward; recomputation doubles the runs.
+    // In a forward, the first block is called twice and every other block once. A checkpointed
+    // block runs twice as often, because backward recomputes it.
     std::vector<int> expected{2, 1, 1, 1, 1, 1};
     for (int i = every - 1; i < 6; i += every)
       expected[static_cast<size_t>(i)] *= 2;

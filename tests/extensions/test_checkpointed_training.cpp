@@ -26,7 +26,9 @@ MULTI_RANK_SUITE(CheckpointedTraining);
 MULTI_RANK_TEST(
     CheckpointedTraining,
     training_with_checkpointed_blocks_matches_one_process_without_them_and_the_prediction) {
-  int every = 1;  // every `every`-th block is checkpointed; alternates between 1 and 2
+  // Every `every`-th block of a model is checkpointed: in the first model all blocks, in the next
+  // model every second block, and so on in turn.
+  int every = 1;
   for (const NamedModel& model : language_models()) {
     SCOPED_TRACE(model.name + ", every " + std::to_string(every));
     const TrainConfig config = extension_config("fsdp", world_size());

@@ -42,7 +42,8 @@ TEST(GradientSumOffload, making_a_strategy_throws_if_gradient_sums_do_not_fit_in
   const TemporaryFolder folder;
   const Workload workload = workload_of(language_models().at(2));
   const RankRun run = run_ranks(1, [&](TestRank& rank) {
-    const TrainConfig config = config_of(folder.path(), 1 << 30);  // all moments stay in memory
+    // Up to 2^30 bytes of the optimizer's moments stay in memory, so none of them are in a file.
+    const TrainConfig config = config_of(folder.path(), 1 << 30);
     limit_file_size(20000);
     rank.observe("error",
                  error_of<std::runtime_error>([&] { strategy_of(rank, config, workload); }));

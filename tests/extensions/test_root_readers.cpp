@@ -101,7 +101,8 @@ class Backward {
 };
 
 constexpr const char* kWhole = "head norm second gain unread first";
-// The hooks of a backward pass in which the root is not reported as unread.
+// The names of the modules whose backward hooks run in a backward pass, in this order, if the root
+// is not reported as unread.
 constexpr const char* kToTheEnd = "head norm second gain first";
 
 TEST_IN_A_PROCESS(

@@ -63,7 +63,7 @@ std::shared_ptr<Module> row(const Modules& modules) {
   return std::make_shared<Row>(modules);
 }
 
-TEST(WrapAuto, wrap_auto_compares_modules_with_the_largest_of_unequal_blocks) {
+TEST(WrapAuto, wrap_auto_compares_modules_with_the_largest_block_if_blocks_differ_in_size) {
   const auto modules = [] { return Modules{block(), block(5), block(), linear(8), linear(9)}; };
   EXPECT_EQ(units_of_row(modules), "root a b c e ")
       << "the blocks take 92 and 132 bytes, the two others 128 and 144";
