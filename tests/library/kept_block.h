@@ -3,7 +3,8 @@
 #include <module_holder.h>
 #include <sequential.h>
 
-// A block that a module holder keeps, and an input for it.
+// KeptBlock is a module holder: it keeps a KeptBlockImpl, which is a block with one weight. row()
+// returns an input for a KeptBlock of width 3.
 namespace fsdp {
 
 struct KeptBlockImpl : Module {

@@ -322,8 +322,8 @@ MULTI_RANK_TEST(AnyModel, a_model_with_param_dtype_bf16_trains_as_with_fully_sha
         {{"", {.kind = OptimizerOptions::Kind::sgd, .lr = 0.05, .weight_decay = 0}}},
         rank.communicator());
     for (int step = 0; step < kSteps; ++step) {
-      const at::Tensor x =
-          batch_part(rank.rank(), rank.world_size(), step, {5, 7});  // sharded.model casts it
+      // `x` is in fp32. A call of sharded.model casts it to bf16.
+      const at::Tensor x = batch_part(rank.rank(), rank.world_size(), step, {5, 7});
       const at::Tensor output = sharded.model(x), expected = (*net)(x.to(at::kBFloat16));
       EXPECT_TRUE(at::equal(output, expected)) << "step " << step;
       for (const at::Tensor& one : {output, expected})

@@ -36,7 +36,7 @@ struct ContainersNet : Module {
 TEST_IN_A_PROCESS(CheckHookable,
                   check_hookable_names_the_only_block_whose_hooks_a_container_skips) {
   ContainersNet net;
-  check_hookable(net);  // throws nothing
+  check_hookable(net);  // throws nothing, because the hooks of each block in `net` run
   KeptBlock passed_by(3);
   net.theirs->push_back(passed_by);
   const std::string says =

@@ -42,7 +42,8 @@ MULTI_RANK_TEST(DdpReplica, a_rank_of_ddp_that_uses_no_parameter_contributes_zer
     ReplicatedNet replicas(rank);
     const at::Tensor x = at::ones({2, 7}).requires_grad_(), loss = replicas.model(x).sum();
     torch::autograd::grad({loss}, {x, replicas.weight}, {}, true, /*create_graph=*/true);
-    EXPECT_FALSE(replicas.weight.grad().defined());  // because grad() reduces nothing
+    // torch::autograd::grad() reduces no gradient, so it writes no .grad of the parameter.
+    EXPECT_FALSE(replicas.weight.grad().defined());
     if (rank.rank() == 0) replicas.model(x).sum().backward();
     if (rank.rank() > 0) replicas.backward_of_nothing();
     rank.observe("gradient", replicas.weight.grad().clone());
@@ -120,7 +121,7 @@ MULTI_RANK_TEST(DdpReplica, lbfgs_lowers_the_mean_loss_of_ddp_replicas) {
     };
     const at::Tensor before = optimizer.step(mean_loss);
     EXPECT_LT(mean_loss().item<float>(), before.item<float>());
-    replicas.model.state_dict();  // would throw if replicas had diverged
+    replicas.model.state_dict();  // would throw if the parameters of the replicas differed
   });
 }
 

@@ -73,7 +73,9 @@ MULTI_RANK_TEST(DifferingValue, the_error_names_the_first_element_that_differs_b
   });
 }
 
-MULTI_RANK_TEST(DifferingValue, the_error_shows_hashes_if_ranks_have_two_kinds_of_nan) {
+MULTI_RANK_TEST(
+    DifferingValue,
+    the_error_shows_hashes_if_an_element_is_a_different_kind_of_nan_on_different_ranks) {
   run_ranks(world_size(), [](TestRank& rank) {
     at::Tensor values = at::zeros({3});
     values.view(at::kInt)[2] = rank.rank() == 0 ? 0x7fc00000 : 0x7fc00001;

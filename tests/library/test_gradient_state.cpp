@@ -149,7 +149,8 @@ TEST(GradientState, a_throwing_tensor_that_is_put_back_into_grad_hides_the_gradi
   });
 }
 
-TEST(GradientState, grad_of_a_leaf_is_the_gradient_or_a_throwing_tensor_depending_on_the_state) {
+TEST(GradientState,
+     grad_in_model_parameters_is_the_gradient_or_a_throwing_tensor_depending_on_the_state) {
   in_a_process([] {
     const Parameter shown = parameter_in(complete), hidden = parameter_in(incomplete),
                     lost = parameter_in(broken), put = parameter_in(GradientState::misplaced);
@@ -164,7 +165,7 @@ TEST(GradientState, grad_of_a_leaf_is_the_gradient_or_a_throwing_tensor_dependin
   });
 }
 
-TEST(GradientState, a_backward_pass_hides_the_gradient_of_a_leaf_until_it_ends) {
+TEST(GradientState, a_backward_pass_hides_a_gradient_in_model_parameters_until_the_pass_ends) {
   in_a_process([] {
     Parameter one = parameter_in(complete);
     one.gradient.begin_pass(/*trainable=*/true, /*unit_waits=*/false);
@@ -229,7 +230,7 @@ TEST(GradientState, a_backward_pass_that_throws_drops_the_sum_of_earlier_backwar
   });
 }
 
-TEST(GradientState, a_backward_pass_that_throws_frees_the_earlier_gradient_of_the_leaf) {
+TEST(GradientState, a_backward_pass_that_throws_frees_the_earlier_gradient_in_model_parameters) {
   in_a_process([] {
     const at::Tensor earlier = at::ones({4});
     Parameter one = parameter_in(complete);
@@ -275,7 +276,8 @@ TEST(GradientState, a_dropped_no_sync_sum_becomes_zeros_if_its_unit_still_has_to
         drop(one);
         one.gradient.see_users_changes();
         EXPECT_EQ(one.gradient.local_sum(), LocalSum::dropped);
-        // In training, a trap is in .grad of the module's parameter here.
+        // Sets .grad of the module's parameter to an ordinary tensor. In training, .grad has a trap
+        // here: a tensor that throws when it is read.
         one.of_whole() = at::ones({2, 3});
         one.gradient.begin_pass(true, unit_waits);
         EXPECT_EQ(one.gradient.local_sum(), LocalSum::none);

@@ -51,7 +51,9 @@ ModelNumbers numbers_in_one_process(const NamedTensors& named) {
 struct NormProgram {
   std::string name;
   std::function<void(const ModelNumbers& numbers, const NamedTensors& parameters)> before_step;
-  bool guards{};  // true: also runs the second step, whose gradients are not finite
+  // Says whether the training loop also runs the second step, whose gradients are not finite. If
+  // false, the training loop skips this step.
+  bool guards{};
 };
 
 void lars(const ModelNumbers& numbers, const NamedTensors& parameters) {

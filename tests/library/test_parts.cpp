@@ -225,7 +225,8 @@ void expect_refusals(TestRank& rank, const std::vector<Operator>& ops,
   const at::NoGradGuard no_grad;
   for (const auto& [kind, x, y] : parts.pairs())
     for (const Operator& op : ops) {
-      if (x.numel() < 2) continue;  // select and slice may return a part of one element as it is
+      // Skips a part of fewer than two elements, because select and slice may return it unchanged.
+      if (x.numel() < 2) continue;
       SCOPED_TRACE(op.name + " of " + kind);
       const std::string error = error_of([&, x = x, y = y] { op.call(x, y); });
       EXPECT_TRUE(error.starts_with(op.name + " of ")) << error;

@@ -62,7 +62,7 @@ TEST(PlanStep, plan_step_predicts_a_step_of_1024_ranks_without_the_models_memory
     const auto plan = plan_step<Net>(large, loss, inputs, options);
     const auto padded = [](int64_t numel) { return 4 * round_up(numel, 1024 * kAlignment); };
     EXPECT_EQ(plan.peaks[1][MemoryClass::gathered],
-              // Two unsharded blocks and the root's scale.
+              // The bytes of two unsharded blocks and of the root's parameter `scale`.
               2 * padded(10'000'000'000) + padded(100'000));
     EXPECT_CONTAINS(plan.unit, "block");
   });
@@ -102,7 +102,7 @@ MULTI_RANK_SUITE_ON(PlanStepOfReplicas, 2, 4);
 
 // In PlanOptions, a shard size of 0 means that the model is sharded over all ranks.
 MULTI_RANK_TEST(PlanStepOfReplicas, the_plan_of_each_shard_size_equals_what_a_training_measures) {
-  std::set<int64_t> shards;  // numbers of bytes in a rank's shards, for all shard sizes
+  std::set<int64_t> shards;  // for each shard size, the number of bytes of a rank's shards
   for (int shard_size = 0; shard_size <= world_size(); ++shard_size) {
     const int size = shard_size == 0 ? world_size() : shard_size;
     if (world_size() % size != 0) continue;

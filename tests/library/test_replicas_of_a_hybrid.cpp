@@ -107,7 +107,8 @@ MULTI_RANK_TEST(HybridReplica,
         model.average_buffers();
         rank.observe("mean of the ranks", net->mean);
         rank.observe("count of rank 0", net->count);
-        model.load_state_dict(model.state_dict());  // state_dict() would throw if ranks differed
+        // state_dict() throws if its values differ between ranks.
+        model.load_state_dict(model.state_dict());
       },
       run_oracle([&](TestRank& rank) {
         rank.observe("parameter", net_of(0)->scale.detach());

@@ -107,8 +107,8 @@ MULTI_RANK_TEST(WholeReduction, updates_that_depend_on_max_min_or_isfinite_equal
   expect_habits_equal_to_one_process(
       world_size(), {{"a step if all is finite",
                       [](at::Tensor p, at::Tensor g, at::Tensor&) {
-                        // Where the gradient is small, this divides by false, which is 0, and
-                        // gives infinity.
+                        // For a small element of the gradient, the comparison gives false, which
+                        // is 0. The division by 0 gives infinity.
                         g = g / (g.abs() > 1e-3);
                         if (g.isfinite().all().item<bool>()) p.sub_(0.1 * g);
                         if (g.isinf().any().item<bool>()) p.mul_(0.9);
