@@ -12,12 +12,14 @@ namespace fsdp {
 // runs under NoGradGuard.
 struct Habit {
   std::string name;
-  bool of_gradient;  // true: changes .grad, which is defined; false: changes the parameter
+  // true: `change` changes the gradient of `p`, which must be defined; false: it changes `p`
+  // itself.
+  bool of_gradient;
   void (*change)(at::Tensor p);
 };
 
 const std::vector<Habit>& habits();
-// Returns the habit of this name; null if there is none.
+// Returns the element of habits() with this name; null if there is none.
 const Habit* habit_named(const std::string& name);
 
 }  // namespace fsdp

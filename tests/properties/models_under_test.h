@@ -69,7 +69,7 @@ class ModelUnderTest {
   std::shared_ptr<Net> net;
   std::vector<at::Tensor> leaves;  // the tensors that the optimizer updates
   std::unique_ptr<torch::optim::Optimizer> optimizer;
-  std::vector<at::Tensor> average;  // running averages of `leaves`
+  std::vector<at::Tensor> average;  // a running average of each tensor of `leaves`
   StateDict saved;
 
  private:

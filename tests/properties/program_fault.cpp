@@ -102,8 +102,8 @@ class Run {
     return loss;
   }
 
-  // Returns a loss of `model`. In its backward pass, a hook computes a gradient of the program's
-  // last model, which can be `model` itself.
+  // Returns a loss of `model`. In the backward pass of this loss, a hook computes a loss of the
+  // program's last model, and the gradient of that loss. The last model can be `model` itself.
   at::Tensor guided_loss(ModelUnderTest& model, int part, const Op& op) const {
     Net& guide = *models_.back()->net;
     const at::Tensor y = (*model.net)(input(part, op.number));

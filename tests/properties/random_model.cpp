@@ -13,7 +13,7 @@ at::Tensor drawn(at::IntArrayRef sizes) {
   return at::randn(sizes) * 0.3;
 }
 
-// The output of a paired module.
+// The output of a module of class Paired.
 struct Both {
   at::Tensor hidden, gated;  // [rows, width]
   int64_t rows{};
@@ -71,7 +71,7 @@ struct AnyLayer : Module {
     // outer one in backward, and other ranks the outer one first.
     if (skips) return inner ? x.clone() : x;
     if (scale.defined()) return x + x * scale + more.sum() * number;
-    const auto dtype = weight.scalar_type();  // the bias may have another dtype
+    const auto dtype = weight.scalar_type();  // the bias may have another dtype than this
     return x + at::linear(x.to(dtype), weight, bias.to(dtype)).tanh();
   }
 

@@ -9,7 +9,7 @@ namespace fsdp {
 // One operation of a user's program on one of its models.
 struct Op {
   std::string what;  // an operation of random_program.cpp, or the name of one of habits()
-  int model{};       // 0 or 1
+  int model{};       // index of the model that the operation uses: 0 or 1
   int number{};      // number of the batch, parameter or block that the operation uses
 };
 
@@ -17,13 +17,13 @@ struct Op {
 // is its simplest value.
 struct RandomProgram {
   int world{1};
-  bool cuda{};                       // on the GPU of each rank, else on the CPU
-  bool ddp{};                        // DistributedDataParallel, else FullyShardedDataParallel
-  double cap{};                      // DDP only: .bucket_cap_mb
-  int shards{};                      // number of ranks of a replica; 0: all ranks
-  bool reshard_after_forward{true};  // FSDP only
-  int limit{1};                      // FSDP only
-  bool adam{};                       // Adam, else SGD with momentum
+  bool cuda{};   // true: models are on the GPU of each rank; false: on the CPU
+  bool ddp{};    // true: DistributedDataParallel; false: FullyShardedDataParallel
+  double cap{};  // .bucket_cap_mb, an option of DistributedDataParallel only
+  int shards{};  // number of ranks of a replica; 0: all ranks
+  bool reshard_after_forward{true};  // an option of FullyShardedDataParallel only
+  int limit{1};                      // .limit, an option of FullyShardedDataParallel only
+  bool adam{};                       // true: Adam; false: SGD with momentum
   int models{1};
   bool apart{};  // whether the second model has a communicator of its own
   bool gloo{};   // on the CPU: true for backend gloo, false for shm
@@ -31,7 +31,8 @@ struct RandomProgram {
 };
 
 RandomProgram draw_program(uint64_t seed);
-std::string text(const RandomProgram& program);  // on one line
+// Returns the program as text on one line.
+std::string text(const RandomProgram& program);
 
 // Runs the program on its ranks and in one process, and returns the first difference; empty if
 // there is none:

@@ -36,7 +36,7 @@ struct RandomTraining {
   std::vector<Layer> layers{};
   int width{1};
   TrainConfig config;  // in mode single, one process computes the batches of all ranks
-  int loss_scale{1};   // a power of two
+  int loss_scale{1};   // factor of the loss in backward, a power of two
   int saved{};         // after this many steps a new model loads the saved state; 0: never
   bool offloads{};     // AdamW's moments are in a file, except those that stay in memory
   // Says whether the run is compared with a run on one rank that computes all microbatches,
@@ -49,7 +49,8 @@ struct RandomTraining {
 // and options do not contradict each other.
 RandomTraining draw(uint64_t seed);
 
-std::string text(const RandomTraining& c);  // JSON in one line
+// Returns the training as JSON on one line.
+std::string text(const RandomTraining& c);
 
 // Returns whether every microbatch of a step uses the same parameters. Then live bytes and traffic
 // can be predicted.

@@ -110,7 +110,8 @@ void train(TestRank& rank, const RandomTraining& c, const std::string& folder) {
     if (step + 1 == config.training.steps) {
       auto log = comm.take_log();
       for (const Call& call : of_strategy.take_log())
-        // If `of_strategy` is `comm`, this log is empty, because comm.take_log() above emptied it.
+        // If the communicator `of_strategy` is `comm` itself, this log is empty, because
+        // comm.take_log() above emptied it.
         log.push_back(call);
       observe_bytes(rank, log,
                     schedule(config, strategy->layout(), rank.rank(), knows_no_order(c), traces));
