@@ -58,7 +58,7 @@ TEST(Score, check_shows_the_first_failed_test_and_its_failure_on_several_ranks_i
                                   {"T2_3_unshard", "c/W3", Outcome::failed}};
   sort_by_suite(results);
   EXPECT_EQ(telling_failure(results)->name, "c/W2");
-  results.resize(2);  // keeps b/W1 and c/W1
+  results.resize(2);  // keeps the results of b/W1 and c/W1
   EXPECT_EQ(telling_failure(results)->name, "c/W1");
   results.resize(1);
   EXPECT_EQ(telling_failure(results), nullptr);

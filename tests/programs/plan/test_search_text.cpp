@@ -47,7 +47,8 @@ TEST_IN_A_PROCESS(SearchText,
   EXPECT_CONTAINS(timed, "the fastest that fits:\n");
 }
 
-TEST_IN_A_PROCESS(SearchText, a_search_that_finds_a_plan_ends_with_its_command) {
+TEST_IN_A_PROCESS(SearchText,
+                  the_text_of_a_search_that_finds_a_plan_has_the_train_command_of_the_plan) {
   const std::string text = answer(small_with({"--memory", "1GB", "--backend", "shm"}));
   EXPECT_CONTAINS(text,
                   "\n  ./fsdp train --model small --strategy full --mode fsdp --batch 4 "
