@@ -26,7 +26,7 @@ class OperatorCalls {
   ~OperatorCalls() { at::removeCallback(handle_); }
   OperatorCalls(const OperatorCalls&) = delete;
 
-  // Returns for each name ("add_", without "aten::") the number of calls so far.
+  // Returns for each operator ("add_", without "aten::") the number of its calls so far.
   static std::map<std::string, int> so_far() { return counts(); }
 
  private:

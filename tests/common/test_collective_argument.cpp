@@ -56,11 +56,13 @@ TEST_P(CollectiveArgument, a_collective_refuses_a_view_that_ends_beyond_its_stor
   std::vector<RefusedCall> calls;
   for (const bool shared : {false, true}) {
     calls.push_back(
-        {"all_gather unit " + says, [=](Communicator& comm) {  // the output ends beyond its storage
+        {"all_gather unit " + says, [=](Communicator& comm) {
+           // The output of this all-gather ends beyond its storage.
            comm.all_gather_into(view(comm, shared, 16, 1, 16), at::ones({8}), "unit").wait();
          }});
     calls.push_back(
-        {"all_gather unit " + says, [=](Communicator& comm) {  // the input ends beyond its storage
+        {"all_gather unit " + says, [=](Communicator& comm) {
+           // The input of this all-gather ends beyond its storage.
            comm.all_gather_into(at::empty({16}), view(comm, shared, 8, 8, 8), "unit").wait();
          }});
     calls.push_back(

@@ -6,7 +6,8 @@ namespace {
 
 using Numels = std::vector<int64_t>;
 
-// A backward pass computes gradients from the last parameter to the first.
+// A backward pass computes gradients from the last parameter to the first, so gradient_buckets()
+// fills the buckets in this order.
 TEST(GradientBuckets, gradient_buckets_are_filled_from_the_last_parameter_to_the_first) {
   const auto buckets = gradient_buckets({32, 16, 48, 16}, {4 * 64, 4 * 48});
   EXPECT_EQ(buckets.numels, (Numels{64, 48}));

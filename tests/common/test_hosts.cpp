@@ -9,7 +9,7 @@
 namespace fsdp {
 namespace {
 
-// Two ranks on each of the hosts a, b and c.
+// Returns the hosts as rank `rank` sees them: a, b and c, with two ranks on each.
 Hosts three_hosts(int rank) {
   Hosts hosts;
   hosts.self.rank = rank;

@@ -100,7 +100,9 @@ TEST(LaunchedRank, an_error_names_the_contradiction_between_variables_of_two_lau
   variables["RANK"] = "2";
   EXPECT_EQ(started_by(variables)->rank, 2);
   variables["RANK"] = "0";
-  variables["TORCHELASTIC_RUN_ID"] = "inside";  // mpirun has started a torchrun on each host
+  // If torchrun set this variable, mpirun has started a torchrun on each host. Then RANK comes from
+  // torchrun, and may differ from the number that mpirun gave.
+  variables["TORCHELASTIC_RUN_ID"] = "inside";
   EXPECT_EQ(started_by(variables)->rank, 0);
 }
 

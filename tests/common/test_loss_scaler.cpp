@@ -7,7 +7,7 @@ namespace fsdp {
 namespace {
 
 TEST(LossScaler, the_loss_scale_halves_after_an_overflow_and_doubles_after_enough_finite_steps) {
-  LossScaler scaler(64, 3, 1);  // scale 64, doubled after 3 finite steps, of which 1 is done
+  LossScaler scaler(64, 3, 1);  // scale 64; doubles after 3 finite steps, 1 of them is done
   const auto scale_after = [&](bool finite) {
     scaler.update(finite);
     return scaler.scale();

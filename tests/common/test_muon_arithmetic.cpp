@@ -104,7 +104,7 @@ TEST_IN_A_PROCESS(MuonArithmetic,
     EXPECT_TRUE(at::allclose(update, 0.25 * gradient + 0.75 * average));
     EXPECT_EQ(pieces[0].step.item<double>(), step);
   }
-  options.lr_factor = std::make_shared<double>(0.5);  // a learning-rate schedule sets this factor
+  options.lr_factor = std::make_shared<double>(0.5);  // a learning-rate schedule sets lr_factor
   apply_orthogonal_update(options, pieces[0], update);
   EXPECT_TRUE(at::allclose(pieces[0].parameter, (1 - 0.05 * 0.5) * before - 0.05 * update));
 }

@@ -99,7 +99,8 @@ TEST(StoppedRank, time_limits_do_not_count_time_in_which_the_launcher_and_its_ra
   wait_until_set(words, 2);
   stop(launcher);
   const auto clock = monotonic_clock();
-  clock->sleep_until(clock->now() + 1'500'000'000);  // [ns], longer than the time limit
+  // Waits for 1.5 s, which is longer than the time limit of the collectives, 1 s.
+  clock->sleep_until(clock->now() + 1'500'000'000);
   words[2] = 1;
   kill(launcher, SIGCONT);
   EXPECT_EQ(status_of(launcher), 0);
