@@ -40,7 +40,8 @@ class Network {
   Network(const Network&) = delete;
   Network& operator=(const Network&) = delete;
 
-  // Every host resolves the names of all hosts to their addresses.
+  // Return the IPv4 address and the name of emulated host `host`. Every host resolves the names of
+  // all hosts to their addresses.
   static std::string address(int host) { return "10.77.0." + std::to_string(host + 1); }
   static std::string name(int host) {
     return std::string("host-") + "abcdefghijklmnopqrstuvwxyz"[host];
