@@ -17,7 +17,7 @@ struct LayerBlock : Module {
     if (throws) throw std::domain_error("no such row");
     return x + linear(x).tanh();
   }
-  // Calls the linear layer twice without calling the block, so no hook of the block runs.
+  // Calls the linear layer of this block twice, but not the block, so no hook of the block runs.
   at::Tensor forward_twice(const at::Tensor& x) { return linear(linear(x)); }
   torch::nn::Linear linear;
   bool throws{};

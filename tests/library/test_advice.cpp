@@ -32,7 +32,7 @@ void expect_advice(const std::function<void()>& refused, const std::string& diff
 
 MULTI_RANK_TEST(Advice, if_models_differ_between_ranks_the_error_advises_how_to_make_them_equal) {
   in_each_strategy(world_size(), [](TestRank& rank, const Comm& comm) {
-    const int other = std::min(rank.rank(), 1);  // 0 on rank 0, else 1
+    const int other = std::min(rank.rank(), 1);  // 0 on rank 0; 1 on all other ranks
     const auto shard = [&](Module& net, bool sync) {
       FullyShardedDataParallel model(net, comm, {.wrap = wrap_none(), .sync_module_states = sync});
       loss_of(net, rank).backward();

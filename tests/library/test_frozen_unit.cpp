@@ -69,7 +69,7 @@ MULTI_RANK_TEST(FrozenUnit, no_frozen_parameter_is_in_a_reduce_scatter_or_in_a_f
 }
 
 MULTI_RANK_TEST(FrozenUnit, a_parameter_unfrozen_after_a_step_is_trained_as_in_one_process) {
-  constexpr int kFirst = 1;  // the step before which the weight is unfrozen
+  constexpr int kFirst = 1;  // number of the step before which the weight is unfrozen
   const auto unfreeze = [](Module& net) {
     net.named_parameters()["b0.linear.weight"].set_requires_grad(true);
   };

@@ -107,7 +107,7 @@ MULTI_RANK_TEST(InnerBackwardPass, a_backward_inside_autograd_grad_throws_and_na
     const std::string error = error_of([&] { torch::autograd::grad({net(x).sum()}, {x}); });
     EXPECT_CONTAINS(error, "parameter b2.linear.");
     EXPECT_CONTAINS(error, "nothing would reduce it; run backward() in place of grad()");
-    // The model can still be trained.
+    // After this error, the model can still be trained.
     loss_of(net, rank).backward();
     momentum(model.parameters())->step();
   });

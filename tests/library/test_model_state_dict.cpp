@@ -172,7 +172,8 @@ void train_with_buffers(TestRank& rank, const std::string& name) {
   net(at::ones({2, 7}));
   rank.observe(name + " mean", net.norm->running_mean);
   net.train();
-  loss_of(net, rank, 2);  // changes the buffers of each rank in a different way
+  // This forward changes the buffers of each rank in a different way.
+  loss_of(net, rank, 2);
   const StateDict state = model.state_dict();
   rank.observe(name + " saved", state.at("norm.running_mean"));
   model.load_state_dict(state);

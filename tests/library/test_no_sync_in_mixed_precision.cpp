@@ -194,7 +194,7 @@ MULTI_RANK_TEST(NoSyncInMixedPrecision,
       const Expected expected = expected_gradients(kWide, at::kFloat, rank.world_size(), 3);
       const StateDict found = model.state_dict();
       for (const auto& [name, mean] : expected.means) {
-        if (name.starts_with("fp32")) continue;  // a parameter of the ignored module
+        if (name.starts_with("fp32")) continue;  // skips the parameters of the ignored module
         EXPECT_TRUE(at::equal(found.at(name), mean)) << name;
       }
     }

@@ -472,7 +472,8 @@ MULTI_RANK_TEST(RankPart, on_several_ranks_a_part_has_its_parameters_dim_but_at_
     const auto parts = model.named_parameters();
     for (const auto& whole : net.named_parameters()) {
       const at::Tensor* part = parts.find(whole.key());
-      if (part == nullptr) continue;  // a second name: the parameter is listed under its first one
+      // Skips a second name of a parameter: `parts` has this parameter under its first name.
+      if (part == nullptr) continue;
       const int64_t least = rank.world_size() > 1 ? 1 : 0;
       EXPECT_EQ(part->dim(), std::max(whole.value().dim(), least)) << whole.key();
       if (rank.world_size() > 1) continue;

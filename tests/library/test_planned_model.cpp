@@ -10,7 +10,7 @@
 #include <array>
 #include <set>
 
-// plan_step() predicts the memory and the traffic of a step.
+// Tests plan_step(), which predicts the memory and the traffic of a training step.
 namespace fsdp {
 namespace {
 
@@ -70,7 +70,7 @@ TEST(PlanStep, plan_step_predicts_a_step_of_1024_ranks_without_the_models_memory
 
 // The values that a rank measures in the second step of a training.
 struct MeasuredStep {
-  std::array<LiveBytes, 2> peaks;  // peak in forward, peak in backward
+  std::array<LiveBytes, 2> peaks;  // [0]: peak in forward; [1]: peak in backward
   int64_t received_bytes{};
 };
 

@@ -6,7 +6,8 @@
 
 #include <thread>
 
-// A forward that is recomputed in backward uses the thread's settings of the first forward.
+// Tests that a forward that is recomputed in backward uses the settings of LibTorch, such as
+// autocast, that the thread had in the first forward.
 namespace fsdp {
 namespace {
 
