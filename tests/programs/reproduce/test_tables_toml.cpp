@@ -56,7 +56,8 @@ TEST(TablesToml, the_commands_that_tables_toml_prints_can_be_parsed) {
 
 TEST(TablesToml, every_quotient_that_the_text_of_tables_toml_states_is_right) {
   std::string text = kTablesText;
-  std::ranges::replace(text, '\n', ' ');  // a quotient can continue in the next line
+  // A quotient can continue in the next line of the text.
+  std::ranges::replace(text, '\n', ' ');
   const std::regex quotient(R"((\d+) / (\d+) = ([+-]?[\d.]+)( %)?)");
   int checked = 0;
   for (std::sregex_iterator at(text.begin(), text.end(), quotient), end; at != end; ++at) {
