@@ -17,7 +17,7 @@ bool fsdp::read_train_options(const std::string& input, const TemporaryFolder& f
   folder.write("s/checkpoint.json", files[2]);
   folder.write("s/SHA256SUMS", sum_line(files[2], "checkpoint.json"));
   folder.write("h/config.json", files[3]);
-  // The text that a run trains on by default.
+  // README.md is the text that a run trains on by default.
   folder.write("README.md", "a text of eight words that is short");
   folder.write("tokens", "abcdefgh");
   setenv("FSDP_ROOT", folder.path().c_str(), 1);
