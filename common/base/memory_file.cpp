@@ -1,5 +1,6 @@
 #include <base/memory_file.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -25,8 +26,10 @@ OpenFile memory_file(const char* name) {
 }
 
 std::string content_of(const OpenFile& file, const std::string& what) {
-  const off_t bytes = lseek(file.descriptor, 0, SEEK_END);
-  std::string text(static_cast<size_t>(bytes), '\0');
+  struct stat status {};
+  if (fstat(file.descriptor, &status) != 0)
+    throw std::system_error(errno, std::generic_category(), what);
+  std::string text(static_cast<size_t>(status.st_size), '\0');
   for (size_t read = 0; read < text.size();) {
     const ssize_t count =
         pread(file.descriptor, text.data() + read, text.size() - read, static_cast<off_t>(read));

@@ -19,7 +19,7 @@ struct OpenFile {
 // inherit it. `name` is shown in /proc. Throws std::system_error.
 OpenFile memory_file(const char* name);
 
-// Returns all bytes of the file, from the first one on, and leaves the file's position at the end.
+// Returns all bytes of the file, from the first one on, without moving the file's position.
 // If the file cannot be read, throws std::system_error, whose text begins with `what`.
 std::string content_of(const OpenFile& file, const std::string& what);
 
