@@ -77,6 +77,15 @@ def require_fitting_options(parser, arguments):
         if getattr(arguments, name):
             has = "has no effect with" if arguments.receipts else "needs"
             parser.error(f"--{name} {has} --receipts")
+    for name in ("out", "page") if arguments.submission else ():
+        path = getattr(arguments, name)
+        if path and submission.has(arguments.submission, path):
+            parser.error(f"--{name} {path}: is a file of the submission, which would be replaced; "
+                         "give another file")
+    out = pathlib.Path(arguments.out or "")
+    if arguments.receipts and out.suffix in (".receipt", ".zip") and out.exists():
+        parser.error(f"--out {out}: is a receipt or a zip, which would be replaced; name a table, "
+                     "such as receipts.csv")
     if arguments.draw is not None and arguments.draw < 1:
         parser.error(f"--draw {arguments.draw}: at least 1")
 

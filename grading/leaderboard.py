@@ -27,7 +27,12 @@ def parse(arguments):
     parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="also write the numbers")
     parser.add_argument("--threads", type=int, default=1,
                         help="CPU threads of each rank; they change no number (default 1)")
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    if options.json and options.json.exists() and options.file.exists():
+        if options.json.samefile(options.file):
+            parser.error(f"--json {options.json}: has the choices, which would be replaced; give "
+                         "another file")
+    return options
 
 
 def main(program, arguments):

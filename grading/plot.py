@@ -250,6 +250,10 @@ def main():
     out, logs = arguments.out, arguments.logs
     if out.suffix not in (".svg", ".png", ".csv"):
         parser.error(f"--out {out}: the name must end in .svg, .png or .csv")
+    for log in logs:
+        if out.exists() and log.exists() and out.samefile(log):
+            parser.error(f"--out {out}: is the log {log}, which would be replaced; give another "
+                         "file")
     unique = len({log.name for log in logs}) == len(logs)
     try:
         runs = {log.name if unique else str(log): read(log) for log in logs}

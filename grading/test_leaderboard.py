@@ -114,6 +114,18 @@ class Leaderboard(unittest.TestCase):
             "fsdp leaderboard: /no/such/choices.toml can't be read: No such file or directory",
         )
 
+    def test_the_leaderboard_does_not_replace_the_choices_by_its_json_file(self):
+        with tempfile.TemporaryDirectory() as folder:
+            file, link = pathlib.Path(folder) / "choices.toml", pathlib.Path(folder) / "link"
+            file.write_text("limit = 2\n")
+            link.symlink_to(file)
+            said = io.StringIO()
+            with contextlib.redirect_stderr(said), self.assertRaises(SystemExit):
+                program.main("no program", [str(file), "--json", str(link)])
+            self.assertIn(f"--json {link}: has the choices, which would be replaced",
+                          said.getvalue())
+            self.assertEqual(file.read_text(), "limit = 2\n")
+
     def test_the_leaderboard_prints_its_numbers_even_if_it_cannot_write_the_json_file(self):
         said = io.StringIO()
         with (mock.patch.object(leaderboard, "measure", return_value=RANKS),

@@ -99,6 +99,13 @@ class Plot(unittest.TestCase):
             "fsdp plot: matplotlib is missing: run ./fsdp setup --plots\n",
         )
 
+    def test_plot_refuses_to_replace_a_log_by_the_file_of_out(self):
+        (self.folder / "link.csv").symlink_to("b.jsonl")
+        printed = self.plot(log(2), "link.csv")
+        self.assertIn("--out link.csv: is the log b.jsonl, which would be replaced; give another "
+                      "file", printed)
+        self.assertEqual((self.folder / "b.jsonl").read_text(), log(2))
+
     def test_plot_writes_a_csv_with_a_row_for_each_step_without_matplotlib(self):
         step = {"step": 1, "loss": None, "seconds": {"step": 0.25}, "held_out": {"loss": 2.5}}
         text = log(2) + '{"resumed_after": 1}\n' + json.dumps(step) + "\n"

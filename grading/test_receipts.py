@@ -259,6 +259,8 @@ class Receipts(unittest.TestCase):
             (("--receipts", self.all, "--tasks", "1"), "--tasks has no effect with --receipts"),
             (("--all", self.all, "--draw", "3"), "--draw needs --receipts"),
             (("--receipts", self.all, "--draw", "0"), "--draw 0: at least 1"),
+            (("--receipts", self.all, "--out", self.all / "cy/cy.receipt"),
+             f"--out {self.all}/cy/cy.receipt: is a receipt or a zip, which would be replaced"),
             (("--receipts", self.all, "--all", self.all), "name one submission, --all FOLDER or"),
         ):
             status, text = fsdp("grade", *options)

@@ -46,6 +46,15 @@ class Submissions(unittest.TestCase):
             submission.read(path)
         return str(caught.exception)
 
+    def test_a_submission_has_its_own_zip_and_the_files_in_its_folder_tasks(self):
+        file, out, zipped = self.put(f"tasks/{LISTED}"), self.put("out.json"), self.zipped(LISTED)
+        link = self.folder / "link"
+        link.symlink_to(file)
+        for path, named, expected in ((self.folder, file, True), (self.folder, link, True),
+                                      (self.folder, out, False), (zipped, zipped, True),
+                                      (zipped, out, False), (zipped, self.folder / "new", False)):
+            self.assertEqual(submission.has(path, named), expected, (path, named))
+
     def test_from_a_whole_copy_of_the_course_only_source_files_in_tasks_are_taken(self):
         for folder in ("", "group7/course/"):
             with self.subTest(folder=folder):

@@ -54,7 +54,17 @@ Settings parse(int argc, char** argv) {
   parse_command_line(app, {argv + 1, argv + argc}, [&] {
     if (b->empty() && against->empty() && save->empty())
       throw UsageError("--a needs --b, --against or --save");
-    if (!save->empty()) check_output("--save", settings.save, reason_not_to_write(settings.save));
+    if (!save->empty()) {
+      check_output("--save", settings.save, reason_not_to_write(settings.save));
+      std::vector<std::string> words = CLI::detail::split_up(settings.a.options);
+      for (const std::string& word : CLI::detail::split_up(settings.b.options))
+        words.push_back(word);
+      if (!against->empty()) words.push_back(settings.b.path);
+      check_not_read("--save", settings.save, words);
+      if (!against->empty() && lies_below(settings.save, settings.b.path))
+        throw UsageError("--save " + settings.save +
+                         ": lies in the folder of --against; give a file outside of it");
+    }
     if (settings.b.program.empty()) settings.b.program = settings.a.program;
     for (const Run* run : {&settings.a, &settings.b})
       if (access(run->program.c_str(), X_OK) != 0)

@@ -6,6 +6,8 @@
 #include <nn/models.h>
 #include <optim/shard_layout.h>
 #include <options/groups.h>
+#include <state/checkpoint.h>
+#include <state/checkpoint_folder.h>
 #include <state/safetensors.h>
 #include <state/saved_tensors.h>
 #include <strategies/build_model.h>
@@ -36,6 +38,29 @@ struct Settings {
   std::optional<double> temperature;
   uint64_t seed{42};
 };
+
+// Throws UsageError if the file of --logits would replace a file of the model or of the tokenizer,
+// or would lie in the folder of --init or in a checkpoint, where all files belong to the model.
+void check_logits(const Settings& settings) {
+  const std::string& path = settings.logits;
+  if (path.empty()) return;
+  check_output("--logits", path, reason_not_to_write(path));
+  const auto refuse = [&](const std::string& what) {
+    throw UsageError("--logits " + path + ": " + what + "; give another file");
+  };
+  if (!settings.init.empty() && lies_below(path, settings.init))
+    refuse("lies in " + settings.init + ", the folder of the model");
+  std::string tokenizer = settings.tokenizer;
+  if (!settings.checkpoint.empty()) {
+    const std::string saved = find_checkpoint(settings.checkpoint).folder;
+    const std::string folder = checkpoint_in_which_lies(path, saved);
+    if (!folder.empty()) refuse("lies in " + folder + ", which is a checkpoint");
+    if (tokenizer.empty()) tokenizer = tokenizer_beside(saved);
+  }
+  if (!tokenizer.empty() && tokenizer != kBytesAreTokens &&
+      would_replace_tokenizer(path, tokenizer))
+    refuse("is the tokenizer, or a file that belongs to it");
+}
 
 Settings parse(int argc, char** argv) {
   Settings settings;
@@ -73,8 +98,7 @@ Settings parse(int argc, char** argv) {
     if (settings.checkpoint.empty() == settings.init.empty())
       throw UsageError("give --checkpoint or --init, one of them");
     if (!settings.checkpoint.empty()) checkpoint_of_option("--checkpoint", settings.checkpoint);
-    if (!settings.logits.empty())
-      check_output("--logits", settings.logits, reason_not_to_write(settings.logits));
+    check_logits(settings);
     if (settings.prompt.empty()) throw UsageError("--prompt: needs at least one byte");
   });
   if (app.count("--seed") > 0 && !settings.temperature)

@@ -43,9 +43,9 @@ Settings parse(int argc, char** argv) {
       throw UsageError("--input " + settings.input + ": " + reason);
     if (same_file(settings.input, settings.output))
       throw UsageError("--output " + settings.output + ": is the file of --input");
-    for (const std::string& name : {settings.tokenizer, settings.tokenizer + '/' + kTokenizerFile})
-      if (same_file(name, settings.output))
-        throw UsageError("--output " + settings.output + ": is the tokenizer");
+    if (would_replace_tokenizer(settings.output, settings.tokenizer))
+      throw UsageError("--output " + settings.output +
+                       ": is the tokenizer, or a file that belongs to it; give another file");
     check_output("--output", settings.output, reason_not_to_write(settings.output));
   });
   return settings;

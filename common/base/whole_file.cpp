@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -51,6 +52,12 @@ Place place_of(const std::string& path) {
     place.path = place.path.parent_path() / fs::read_symlink(place.path, none);
   }
   return place;
+}
+
+// Returns the absolute path of the file, without symbolic links and dots.
+fs::path whole_path(const Place& place) {
+  std::error_code none;
+  return fs::weakly_canonical(fs::absolute(place.path, none), none);
 }
 
 using Content = std::function<void(const WritePiece&)>;
@@ -199,11 +206,20 @@ bool same_file(const std::string& one, const std::string& other) {
   if (!a.plain() || !b.plain()) return false;
   if (a.file && b.file) return a.file->st_dev == b.file->st_dev && a.file->st_ino == b.file->st_ino;
   if (a.file || b.file) return false;
-  const auto whole = [](const Place& place) {
-    std::error_code none;
-    return fs::weakly_canonical(fs::absolute(place.path, none), none);
-  };
-  return whole(a) == whole(b);
+  return whole_path(a) == whole_path(b);
+}
+
+bool lies_below(const std::string& path, const std::string& folder) {
+  const Place place = place_of(path);
+  std::error_code unknown;
+  const fs::path whole = fs::canonical(folder, unknown), file = whole_path(place);
+  if (!place.plain() || unknown || !fs::is_directory(whole, unknown)) return false;
+  if (std::mismatch(whole.begin(), whole.end(), file.begin(), file.end()).first == whole.end())
+    return true;
+  if (!place.file) return false;
+  const fs::directory_iterator entries(whole, unknown);
+  return std::any_of(begin(entries), end(entries),
+                     [&](const auto& entry) { return same_file(entry.path(), path); });
 }
 
 }  // namespace fsdp

@@ -40,4 +40,9 @@ std::string content_of(const std::string& path);
 // Returns whether two paths name the same regular file. The file need not exist yet.
 bool same_file(const std::string& one, const std::string& other);
 
+// Returns whether a file written to `path` would lie in `folder` or in a folder below it, or would
+// replace a file that an entry of `folder` links to. The file need not exist yet. A path that does
+// not name a regular file, such as /dev/null, lies in no folder.
+bool lies_below(const std::string& path, const std::string& folder);
+
 }  // namespace fsdp

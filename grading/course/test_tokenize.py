@@ -97,6 +97,9 @@ class Tokenize(unittest.TestCase):
             self.assertFalse(new.exists())
         self.assert_refused(self.tokenized(output=self.text), 2,
                             f"fsdp tokenize: --output {self.text}: is the file of --input")
+        self.assert_refused(self.tokenized(output=self.tokenizer), 2,
+                            f"fsdp tokenize: --output {self.tokenizer}: is the tokenizer, or a "
+                            "file that belongs to it; give another file")
 
     def test_generate_prints_text_for_a_checkpoint_trained_on_ids_if_the_tokenizer_is_given(self):
         run, prompt = self.trained("run"), ["--prompt", "Größe: the", "--tokens", "30"]
@@ -131,6 +134,37 @@ class Tokenize(unittest.TestCase):
         (folder / "tokenizer.json").write_bytes(self.tokenizer.read_bytes())
         self.assertEqual(length_of_prompt(), 5)  # the tokens <|end|>, th, e, space, th
         self.assertEqual(length_of_prompt("--tokenizer", "bytes"), 6)
+
+    def test_generate_refuses_to_write_logits_over_a_file_of_the_model_or_the_tokenizer(self):
+        run, folder = self.trained("of_logits"), self.folder / "hf_of_logits"
+        fsdp("export", "--checkpoint", run, "--format", "hf", "--output", folder, "--tokenizer",
+             self.tokenizer)
+        (run / "tokenizer.json").write_bytes(self.tokenizer.read_bytes())
+        link = self.folder / "link_to_model"
+        link.symlink_to(folder / "model.safetensors")
+        (blob := self.folder / "blob").write_bytes((folder / "config.json").read_bytes())
+        (folder / "config.json").unlink()
+        (folder / "config.json").symlink_to(blob)
+        step = run / "step-000001"
+        inside = f"lies in {folder}, the folder of the model"
+        init, saved = ["--init", f"hf:{folder}"], ["--checkpoint", run]
+        for options, path, reason in (
+            (init, folder / "model.safetensors", inside),
+            (init, folder / "new.safetensors", inside),
+            (init, link, inside),
+            (init, blob, inside),
+            (saved, next(step.glob("*.safetensors")), f"lies in {step}, which is a checkpoint"),
+            (saved, run / "tokenizer.json", "is the tokenizer, or a file that belongs to it"),
+            ([*init, "--tokenizer", self.tokenizer], self.tokenizer,
+             "is the tokenizer, or a file that belongs to it"),
+        ):
+            before = path.read_bytes() if path.exists() else None
+            done = fsdp("generate", *options, "--prompt", "the", "--logits", path)
+            self.assert_refused(done, 2,
+                                f"fsdp generate: --logits {path}: {reason}; give another file")
+            self.assertEqual(path.read_bytes() if path.exists() else None, before)
+        done = fsdp("generate", *saved, "--prompt", "the", "--logits", run / "logits.safetensors")
+        self.assertEqual((done.returncode, done.stderr), (0, b""))
 
     def test_export_to_hf_copies_the_tokenizer_or_prints_that_it_is_missing(self):
         run, theirs = self.trained("for_export"), self.folder / "theirs"

@@ -309,6 +309,15 @@ def read(path):
     return completed(files, ignored)
 
 
+def has(path, file):
+    """Returns whether `file` is the zip `path`, or lies in tasks/ of the folder `path`."""
+    path, file = pathlib.Path(path), pathlib.Path(file)
+    if not (path.exists() and file.exists()):
+        return False
+    folder = path.resolve() / "tasks"
+    return path.samefile(file) or (folder.is_dir() and folder in file.resolve().parents)
+
+
 def completed(files, ignored=()):
     """Returns the Submission. `files`: path in tasks/ -> content of the handed-in files. The
     skeletons take the place of .cpp files of the course that were not handed in."""

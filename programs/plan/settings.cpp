@@ -224,6 +224,7 @@ PlanSettings parse_plan_options(const std::vector<std::string>& arguments) {
       throw UsageError("--search: needs --memory or --machine");
     if (!settings.svg.empty())
       check_output("--svg", settings.svg, reason_not_to_write(settings.svg));
+    if (!settings.svg.empty()) check_not_read("--svg", settings.svg, app.remaining());
     const GivenOptions options(app.remaining(), rows);
     if (app.count("--world") == 0 && settings.machine_name.empty())
       worlds = in_file(options.file(), "world").value_or(worlds);

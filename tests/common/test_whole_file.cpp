@@ -177,5 +177,25 @@ TEST(WholeFile,
   EXPECT_FALSE(same_file(path, folder.write("third", "")));
 }
 
+TEST(WholeFile, lies_below_returns_true_for_a_path_in_a_folder_and_for_a_file_that_it_links_to) {
+  const TemporaryFolder all;
+  const std::string blob = all.write("blobs/1", "weights"), other = all.write("other", "");
+  const std::string file = all.write("model/config.json", "{}"), model = all.path() + "/model";
+  fs::create_symlink("../blobs/1", model + "/model.safetensors");
+  fs::create_symlink("model", all.path() + "/link");
+  for (const std::string& path :
+       {file, model + "/new", model + "/step-1/new", blob, all.path() + "/link/config.json",
+        all.path() + "/blobs/../model/new"}) {
+    EXPECT_TRUE(lies_below(path, model)) << path;
+    EXPECT_TRUE(lies_below(path, all.path() + "/link/")) << path;
+  }
+  fs::create_hard_link(file, all.path() + "/hard");
+  EXPECT_TRUE(lies_below(all.path() + "/hard", model));
+  for (const std::string& path : {other, model + "-2", all.path() + "/new",
+                                  std::string("/dev/null"), std::string("/dev/stdout")})
+    EXPECT_FALSE(lies_below(path, model)) << path;
+  EXPECT_FALSE(lies_below(other, all.path() + "/missing"));
+}
+
 }  // namespace
 }  // namespace fsdp

@@ -36,6 +36,20 @@ TEST(CheckpointFolder,
   EXPECT_EQ(step_folders(folder.path()).size(), 1U);
 }
 
+TEST(CheckpointFolder, checkpoint_in_which_lies_names_the_checkpoint_that_has_the_path) {
+  const TemporaryFolder folder;
+  const std::string one = folder.path() + "/step-000001", two = folder.path() + "/step-000002";
+  const std::string file = folder.write("step-000001/model.safetensors", "");
+  folder.write("step-000002/model.safetensors", "");
+  fs::create_symlink("step-000001/model.safetensors", folder.path() + "/link");
+  for (const std::string& checkpoint : {two, two + '/', one}) {
+    EXPECT_EQ(checkpoint_in_which_lies(file, checkpoint), one);
+    EXPECT_EQ(checkpoint_in_which_lies(one + "/new", checkpoint), one);
+    EXPECT_EQ(checkpoint_in_which_lies(folder.path() + "/link", checkpoint), one);
+    EXPECT_EQ(checkpoint_in_which_lies(folder.path() + "/log", checkpoint), "");
+  }
+}
+
 TEST(CheckpointFolder, find_checkpoint_throws_if_the_folder_has_no_checkpoint) {
   const TemporaryFolder folder;
   folder.write("step-000001.part/checkpoint.json", "{}");

@@ -1,6 +1,9 @@
+#include <base/whole_file.h>
 #include <gtest/gtest.h>
 
+#include <common/expect_text.h>
 #include <common/temporary_folder.h>
+#include <trainer/hugging_face_files.h>
 
 #include <filesystem>
 
@@ -45,6 +48,43 @@ TEST(OutputOption, two_output_options_that_name_the_same_file_are_refused) {
   EXPECT_EQ(refused({"--json", path, "--trace", folder.path() + "/other.txt"}), "accepted");
   folder.write("file.txt", "a text that is worth more than a log");
   EXPECT_EQ(refused({"--json", path, "--text", path}), name_one("--json", "--text"));
+}
+
+TEST(OutputOption, an_output_file_in_the_folder_of_init_or_in_a_folder_of_text_is_refused) {
+  const TemporaryFolder folder;
+  const std::string init = folder.path() + "/hf";
+  files_of(*tiny_gpt2()).write(init);
+  const std::string link = folder.path() + "/link.txt";
+  std::filesystem::create_symlink("hf/model.safetensors", link);
+  const std::string model_file = content_of(init + "/model.safetensors");
+  for (const std::string option : {"--json", "--profile", "--log", "--receipt"}) {
+    for (const std::string& path : {init + "/new.txt", init + "/config.json", link})
+      EXPECT_EQ(
+          refusal({"--init", "hf:" + init, option, path}),
+          option + ' ' + path + ": lies in " + init + ", the folder of --init; give another file");
+  }
+  EXPECT_EQ(content_of(link), model_file);
+  EXPECT_EQ(refusal({"--init", "hf:" + init, "--json", folder.path() + "/new.json"}), "accepted");
+  const std::string text = folder.write("texts/a.txt", std::string(1000, 'a'));
+  const std::string texts = folder.path() + "/texts";
+  EXPECT_EQ(refused({"--text", texts, "--json", text}),
+            "--json " + text + ": is a file of --text " + texts + "; give another file");
+  EXPECT_EQ(refused({"--text", texts, "--json", texts + "/new.json"}), "accepted");
+}
+
+TEST(OutputOption, check_not_read_refuses_a_file_that_a_word_of_other_options_names) {
+  const TemporaryFolder folder;
+  const std::string file = folder.write("a", ""), other = folder.write("b", "");
+  const std::string init = folder.path() + "/hf", inside = folder.write("hf/config.json", "{}");
+  EXPECT_NO_THROW(check_not_read("--save", other, {"--text", file, "--init", "hf:" + init}));
+  for (const std::string& word : {file, "--text=" + file, folder.path() + "/hf/../a"})
+    EXPECT_CONTAINS(error_of<UsageError>([&] { check_not_read("--save", file, {word}); }),
+                    "--save " + file + ": would replace the file /");
+  EXPECT_EQ(error_of<UsageError>([&] {
+              check_not_read("--save", inside, {"--init", "hf:" + init});
+            }),
+            "--save " + inside + ": would replace a file of the model hf:" + init +
+                ", which is read; give another file");
 }
 
 TEST(OutputOption, a_log_file_that_has_another_run_or_is_not_a_log_is_refused) {

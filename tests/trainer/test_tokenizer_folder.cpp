@@ -90,5 +90,24 @@ TEST(TokenizerFolder, tokenizer_beside_looks_in_the_checkpoint_and_in_the_folder
   EXPECT_EQ(tokenizer_beside(step), own);
 }
 
+TEST(TokenizerFolder, would_replace_tokenizer_is_true_for_the_files_of_a_tokenizer_or_a_model) {
+  const TemporaryFolder folder;
+  const auto file = folder.write("tokenizer.json", "{}"),
+             weights = folder.write("a.safetensors", "");
+  const auto ids = folder.write("book.bin", "ids"), link = folder.path() + "/link";
+  std::filesystem::create_symlink("tokenizer.json", link);
+  const TemporaryFolder other;
+  std::filesystem::create_symlink(folder.write("config.json", "{}"), other.path() + "/link");
+  for (const std::string& tokenizer : {folder.path(), file, link}) {
+    EXPECT_TRUE(would_replace_tokenizer(file, tokenizer));
+    EXPECT_TRUE(would_replace_tokenizer(link, tokenizer));
+    EXPECT_TRUE(would_replace_tokenizer(weights, tokenizer));
+    EXPECT_TRUE(would_replace_tokenizer(other.path() + "/link", tokenizer));
+    EXPECT_FALSE(would_replace_tokenizer(ids, tokenizer));
+    EXPECT_FALSE(would_replace_tokenizer(folder.path() + "/new.json", tokenizer));
+    EXPECT_FALSE(would_replace_tokenizer("/dev/null", tokenizer));
+  }
+}
+
 }  // namespace
 }  // namespace fsdp

@@ -3,6 +3,7 @@
 #include <functional>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 namespace fsdp {
 
@@ -24,5 +25,12 @@ int run_program(const std::string& name, const std::function<int()>& body);
 // `path` can't be written; "": it can. Throws UsageError "--json FILE: Permission denied" if
 // `reason` is not empty, and UsageError if `path` is "-".
 void check_output(const std::string& option, const std::string& path, const std::string& reason);
+
+// Call it for a file that `option` names, if the program gives `words`, options of ./fsdp train, to
+// another program or to parse_train_options(). Throws UsageError if one of the words names the same
+// file, or a Hugging Face folder (hf:FOLDER) in which the file lies, because a file that is read
+// would then be replaced.
+void check_not_read(const std::string& option, const std::string& path,
+                    const std::vector<std::string>& words);
 
 }  // namespace fsdp

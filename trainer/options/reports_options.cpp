@@ -7,6 +7,7 @@
 #include <receipt/signature.h>
 #include <report/log_file.h>
 #include <report/telemetry.h>
+#include <state/checkpoint_folder.h>
 #include <trace/timeline.h>
 
 #include <cstdlib>
@@ -53,6 +54,26 @@ void check_that_files_differ(const std::vector<NamedFile>& files) {
       throw UsageError(files[i].option + " and " + files[j].option + " name one file, " +
                        files[i].path + ": one would replace the other");
     }
+  }
+}
+
+// Throws UsageError if a file of results would lie in the folder of --init or in a checkpoint,
+// where all files belong to the model, or if it is a file in a folder of --text.
+void check_that_inputs_stay(const std::vector<NamedFile>& files, const TrainConfig& config) {
+  for (const NamedFile& file : files) {
+    if (!is_written(file)) continue;
+    const auto refuse = [&](const std::string& what) {
+      throw UsageError(file.option + ' ' + file.path + ": " + what + "; give another file");
+    };
+    if (!config.model.init.empty() && lies_below(file.path, config.model.init))
+      refuse("lies in " + config.model.init + ", the folder of --init");
+    const std::string& resumed = config.checkpoint.resume;
+    const std::string saved = resumed.empty() ? "" : checkpoint_in_which_lies(file.path, resumed);
+    if (!saved.empty()) refuse("lies in " + saved + ", which is a checkpoint");
+    std::error_code unknown;
+    for (const std::string& text : config.data.text)
+      if (std::filesystem::exists(file.path, unknown) && lies_below(file.path, text))
+        refuse("is a file of --text " + text);
   }
 }
 
@@ -243,7 +264,9 @@ void check_reports_options(const CLI::App& app, const TrainConfig& config) {
   // Under a launcher, only rank 0 writes the log and the files of --json, --trace, --profile and
   // --receipt, so the other ranks don't check them.
   if (self && self->rank != 0) return;
-  check_that_files_differ(files_of(app, config));
+  const std::vector<NamedFile> files = files_of(app, config);
+  check_that_files_differ(files);
+  check_that_inputs_stay(files, config);
   if (!config.reports.log.empty()) check_log(config);
   for (const auto& [option, path] :
        {std::pair<std::string, std::string>("--json", config.reports.json),

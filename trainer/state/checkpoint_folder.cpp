@@ -1,5 +1,6 @@
 #include <base/plain_error.h>
 #include <base/text.h>
+#include <base/whole_file.h>
 #include <state/checkpoint.h>
 #include <state/checkpoint_folder.h>
 #include <state/files.h>
@@ -52,6 +53,16 @@ std::map<int64_t, std::string> step_folders(const std::string& directory) {
     if (std::regex_match(name, match, kName)) folders[std::stoll(match[1])] = entry.path();
   }
   return folders;
+}
+
+std::string checkpoint_in_which_lies(const std::string& path, const std::string& checkpoint) {
+  if (lies_below(path, checkpoint)) return checkpoint;
+  fs::path own = checkpoint;
+  if (!own.has_filename()) own = own.parent_path();  // removes the slash at the end
+  const std::string around = own.has_parent_path() ? own.parent_path().string() : ".";
+  for (const auto& [step, folder] : step_folders(around))
+    if (lies_below(path, folder)) return folder;
+  return "";
 }
 
 SavedFile write_text(const std::string& folder, const std::string& name, const std::string& text) {

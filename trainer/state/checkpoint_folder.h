@@ -32,6 +32,10 @@ std::string step_folder(const std::string& directory, int64_t step);
 // Returns the paths of the folders of complete checkpoints in `directory`, by step.
 std::map<int64_t, std::string> step_folders(const std::string& directory);
 
+// Returns the folder of the checkpoint in which a file written to `path` would lie: `checkpoint`,
+// or one of the checkpoints beside it. Returns "" if the file would lie in none of them.
+std::string checkpoint_in_which_lies(const std::string& path, const std::string& checkpoint);
+
 // Does what remove_old_checkpoints(directory, keep) does, but also keeps the checkpoint of step
 // `held`, if there is one.
 void remove_old_checkpoints(const std::string& directory, int64_t keep, int64_t held);

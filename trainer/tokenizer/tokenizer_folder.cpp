@@ -1,3 +1,4 @@
+#include <base/whole_file.h>
 #include <state/files.h>
 #include <state/folder_kind.h>
 #include <state/untrusted_json.h>
@@ -5,6 +6,7 @@
 
 #include <filesystem>
 #include <optional>
+#include <set>
 #include <stdexcept>
 
 namespace fsdp {
@@ -73,6 +75,18 @@ std::string tokenizer_beside(const std::string& checkpoint) {
   const fs::path folder = fs::absolute(checkpoint).lexically_normal();
   const fs::path own = folder.has_filename() ? folder : folder.parent_path();
   return tokenizer_in({own, own.parent_path()});
+}
+
+bool would_replace_tokenizer(const std::string& path, const std::string& tokenizer) {
+  std::error_code unknown;
+  if (!fs::exists(tokenizer, unknown)) return false;
+  const bool is_folder = fs::is_directory(tokenizer, unknown);
+  if (!is_folder && same_file(path, tokenizer)) return true;
+  const fs::path folder = is_folder ? fs::path(tokenizer) : fs::absolute(tokenizer).parent_path();
+  static const std::set<std::string> endings{".json", ".jinja", ".model", ".safetensors", ".txt"};
+  for (const auto& entry : fs::directory_iterator(folder, unknown))
+    if (endings.contains(entry.path().extension()) && same_file(path, entry.path())) return true;
+  return false;
 }
 
 void copy_tokenizer(const std::string& path, const std::string& folder) {

@@ -20,6 +20,10 @@ std::string tokenizer_in(const std::vector<std::string>& folders);
 // Returns the path of the tokenizer.json that lies beside a checkpoint: in the folder `checkpoint`,
 // or in the folder around it; "" if there is none.
 std::string tokenizer_beside(const std::string& checkpoint);
+// Returns whether a file written to `path` would replace the tokenizer at `tokenizer` (a
+// tokenizer.json or a folder that has one), or a file in its folder that belongs to a tokenizer or
+// to a model: one that ends in .json, .jinja, .model, .safetensors or .txt.
+bool would_replace_tokenizer(const std::string& path, const std::string& tokenizer);
 
 // Throws std::runtime_error, which names the file, unless `path` is a tokenizer.json or a folder
 // that has one. The tokenizer may be of a kind that Tokenizer does not read.

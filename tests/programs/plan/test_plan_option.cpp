@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include <common/expect_text.h>
 #include <common/temporary_folder.h>
 
@@ -20,6 +22,21 @@ TEST(PlanOption, plan_refuses_wrong_options_with_the_reason) {
             "--machine: its ranks are on GPUs; leave out --backend shm");
   EXPECT_EQ(error({"--world", "0..8"}), "--world must be at least 1, not 0");
   EXPECT_EQ(error({"--rows", "2", "--batch", "4"}), "--rows and --batch: give only one of them");
+}
+
+TEST(PlanOption, the_svg_of_a_plan_cannot_replace_a_file_that_another_option_names) {
+  const TemporaryFolder folder;
+  const std::string file = folder.write("run.toml", "model = \"gpt2-tiny\"\n");
+  const std::string link = folder.path() + "/link.svg";
+  std::filesystem::create_symlink("run.toml", link);
+  for (const std::vector<std::string>& config :
+       {std::vector<std::string>{"--config", file}, {"--config=" + file}}) {
+    std::vector<std::string> options{"--svg", link};
+    options.insert(options.end(), config.begin(), config.end());
+    EXPECT_EQ(error_of<UsageError>([&] { parse_plan_options(options); }),
+              "--svg " + link + ": would replace the file " + file +
+                  ", which is read; give another file");
+  }
 }
 
 // `./fsdp plan` plans the run of a run.toml; options of the command line replace those of the file.
