@@ -115,6 +115,41 @@ TEST_F(Export, an_export_that_fails_because_of_an_invalid_tokenizer_leaves_no_fi
   EXPECT_TRUE(nothing_left());
 }
 
+TEST_F(Export, an_export_refuses_a_tokenizer_that_the_model_does_not_fit) {
+  saved("gpt2-tiny");
+  const std::string file =
+      folder_.write("theirs/tokenizer.json", R"({"model": {"vocab": {"a": 60, "b": 61}}})");
+  const auto error = [&] {
+    return error_of(
+        [&] { export_parameters(path("run"), ExportFormat::hf, path("out"), path("theirs")); });
+  };
+  EXPECT_EQ(error(), file +
+                         ": a token has the id 61, and the model has only those below 61; give "
+                         "the tokenizer of the model (--tokenizer)");
+  EXPECT_TRUE(nothing_left());
+  folder_.write("theirs/tokenizer.json", R"({"model": {"vocab": {"a": 60}}})");
+  const std::string damaged = folder_.write("theirs/generation_config.json", "{");
+  EXPECT_EQ(error(), damaged +
+                         ": is no JSON object; it lies beside the tokenizer: mend it, or "
+                         "remove it");
+  EXPECT_TRUE(nothing_left());
+}
+
+TEST_F(Export, the_config_of_an_export_has_the_end_of_text_token_of_its_tokenizer) {
+  saved("gpt2-tiny");
+  folder_.write("theirs/tokenizer.json", R"({"model": {"vocab": {"a": 6, "<|end|>": 60}}})");
+  const auto end = [&](const std::string& name) {
+    export_parameters(path("run"), ExportFormat::hf, path(name), path("theirs"));
+    EXPECT_EQ(HuggingFaceFolder(path(name)).shape(), model_shape("gpt2-tiny"));
+    return nlohmann::json::parse(content_of(path(name + "/config.json"))).at("eos_token_id");
+  };
+  EXPECT_EQ(end("unknown"), nlohmann::json());
+  folder_.write("theirs/tokenizer_config.json", R"({"eos_token": "<|end|>"})");
+  EXPECT_EQ(end("known"), 60);
+  folder_.write("theirs/generation_config.json", R"({"eos_token_id": [3, 5]})");
+  EXPECT_EQ(end("several"), nlohmann::json({3, 5}));
+}
+
 TEST_F(Export, an_export_into_an_existing_folder_is_refused) {
   saved("gpt2-tiny");
   folder_.write("out/notes", "mine");

@@ -67,6 +67,66 @@ TEST(TokenizerFolder, copy_tokenizer_also_copies_tokenizer_config_and_the_end_to
   EXPECT_EQ(content_of(other.path() + "/tokenizer.json"), json + ' ');
 }
 
+TEST(TokenizerFolder, a_tokenizer_with_an_id_that_the_model_does_not_have_is_refused) {
+  const TemporaryFolder folder;
+  const std::string way =
+      ", and the model has only those below 257; give the tokenizer of the "
+      "model (--tokenizer)";
+  auto json = tokenizer_json({{"t", "h"}});
+  const auto path = folder.write("tokenizer.json", json.dump());
+  EXPECT_NO_THROW(check_tokenizer_of_model(folder.path(), 257));
+  json["added_tokens"].push_back(added_token(300, "<|end|>"));
+  folder.write("tokenizer.json", json.dump());
+  EXPECT_EQ(error_of<std::runtime_error>([&] { check_tokenizer_of_model(path, 257); }),
+            path + ": a token has the id 300" + way);
+  EXPECT_NO_THROW(check_tokenizer_of_model(path, 301));
+  nlohmann::json unigram{{"type", "Unigram"}, {"vocab", nlohmann::json::array()}};
+  for (int id = 0; id < 258; ++id)
+    unigram["vocab"].push_back({"token" + std::to_string(id), -1.0});
+  folder.write("tokenizer.json", nlohmann::json{{"model", unigram}}.dump());
+  EXPECT_EQ(error_of<std::runtime_error>([&] { check_tokenizer_of_model(path, 257); }),
+            path + ": a token has the id 257" + way);
+}
+
+TEST(TokenizerFolder, a_damaged_file_beside_a_tokenizer_is_refused) {
+  for (const std::string name :
+       {"generation_config.json", "tokenizer_config.json", "special_tokens_map.json"}) {
+    const TemporaryFolder folder;
+    folder.write("tokenizer.json", tokenizer_json().dump());
+    const auto path = folder.write(name, "{\"eos_token_id\": 5");
+    EXPECT_EQ(error_of<std::runtime_error>([&] { check_tokenizer_of_model(folder.path(), 256); }),
+              path + ": is no JSON object; it lies beside the tokenizer: mend it, or remove it");
+  }
+  const TemporaryFolder folder;
+  folder.write("tokenizer.json", tokenizer_json().dump());
+  for (const auto& [value, reason] :
+       {std::pair<std::string, std::string>("\"a\"", " is neither an id nor a list of ids"),
+        {"[5, 256]",
+         " has the id 256, and the model has only those below "
+         "256"}}) {
+    const auto path = folder.write("generation_config.json", "{\"eos_token_id\": " + value + "}");
+    EXPECT_EQ(
+        error_of<std::runtime_error>([&] { check_tokenizer_of_model(folder.path(), 256); }),
+        path + ": eos_token_id" + reason + "; it lies beside the tokenizer: mend it, or remove it");
+  }
+}
+
+TEST(TokenizerFolder, the_end_tokens_of_a_tokenizer_are_those_that_the_files_beside_it_name) {
+  const TemporaryFolder folder;
+  auto json = tokenizer_json();
+  json["added_tokens"].push_back(added_token(257, "<|end|>"));
+  const auto path = folder.write("tokenizer.json", json.dump());
+  EXPECT_EQ(end_tokens_of_tokenizer(path), Ids());
+  folder.write("special_tokens_map.json", R"({"eos_token": {"content": "a"}})");
+  EXPECT_EQ(end_tokens_of_tokenizer(path), Ids({'a'}));
+  folder.write("tokenizer_config.json", R"({"eos_token": "<|end|>"})");
+  EXPECT_EQ(end_tokens_of_tokenizer(path), Ids({257}));
+  folder.write("config.json", R"({"eos_token_id": 7})");
+  EXPECT_EQ(end_tokens_of_tokenizer(path), Ids({7}));
+  folder.write("generation_config.json", R"({"eos_token_id": [3, 5]})");
+  EXPECT_EQ(end_tokens_of_tokenizer(folder.path()), Ids({3, 5}));
+}
+
 TEST(TokenizerFolder, a_file_that_is_not_a_tokenizer_json_is_refused) {
   const TemporaryFolder folder;
   EXPECT_CONTAINS(error_of<std::runtime_error>([&] { check_tokenizer(folder.path()); }),

@@ -61,6 +61,10 @@ ModelShape saved_shape(const SavedParameters& saved, const std::string& model) {
   return shape;
 }
 
+int64_t vocabulary_of(const ModelShape& shape) {
+  return std::visit([](const auto& options) { return options.vocabulary; }, shape);
+}
+
 // Returns the tensors to write, one for each parameter of the model, in the order of the
 // parameters. Throws std::runtime_error if the checkpoint has other parameters than the model named
 // `model`.
@@ -105,9 +109,12 @@ void export_parameters(const std::string& checkpoint, ExportFormat format,
     }
   }();
   auto tensors = saved_tensors(saved, shape, model);
+  if (!tokenizer.empty()) check_tokenizer_of_model(tokenizer, vocabulary_of(shape));
   SafetensorsMetadata metadata;
   if (format == ExportFormat::hf) {
-    write_text(folder.path(), kConfigFile, hugging_face_config(shape).dump(2) + '\n');
+    const auto ends =
+        tokenizer.empty() ? std::vector<int64_t>() : end_tokens_of_tokenizer(tokenizer);
+    write_text(folder.path(), kConfigFile, hugging_face_config(shape, ends).dump(2) + '\n');
   } else {
     metadata = tied_names(model);
     for (HuggingFaceTensor& tensor : tensors)

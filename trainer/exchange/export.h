@@ -20,7 +20,7 @@ enum class ExportFormat {
 // - Holds the values of one tensor in memory at a time, and a copy of them if the layout changes.
 // - Writes a tied parameter once, under its first name; __metadata__ maps its other names to it.
 // - `tokenizer`: a tokenizer.json or a folder that has one, which is copied too (copy_tokenizer());
-//   "": none.
+//   "": none. If its files tell the token at which a text ends, config.json has it.
 // Throws: std::runtime_error, which names the file. After an error `output` does not exist or, if
 // it existed before, is unchanged.
 void export_parameters(const std::string& checkpoint, ExportFormat format,

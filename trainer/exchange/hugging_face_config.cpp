@@ -213,7 +213,8 @@ void complete_llama(nlohmann::ordered_json& config, const ModelShape& shape) {
 
 }  // namespace
 
-nlohmann::ordered_json hugging_face_config(const ModelShape& shape) {
+nlohmann::ordered_json hugging_face_config(const ModelShape& shape,
+                                           const std::vector<int64_t>& ends) {
   const ModelType& type = type_of(shape);
   nlohmann::ordered_json config{{"architectures", {type.architecture}}, {"model_type", type.name}};
   for (const auto& [own, value] : fields_of(shape))
@@ -227,6 +228,8 @@ nlohmann::ordered_json hugging_face_config(const ModelShape& shape) {
   for (const std::string& dropout : type.dropouts)
     config[dropout] = 0.0;
   config["bos_token_id"] = config["eos_token_id"] = nullptr;
+  if (ends.size() == 1) config["eos_token_id"] = ends[0];
+  if (ends.size() > 1) config["eos_token_id"] = ends;
   config["torch_dtype"] = "float32";
   return config;
 }

@@ -3,8 +3,10 @@
 #include <nn/model_shape.h>
 #include <state/folder_kind.h>
 
+#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 // The file config.json of a folder that Hugging Face's transformers reads and writes. It has the
 // type and the sizes of a model, and other settings that change what the model computes.
@@ -14,8 +16,10 @@ namespace fsdp {
 inline const std::string kHuggingFaceModels = "GPT-2, Llama, Qwen2, Qwen3 or Mistral";
 
 // Returns the config.json of our model of this shape. In it, dropout is 0 even if the shape has
-// dropout, and the tokens that begin and end a text are null, because our models have none.
-nlohmann::ordered_json hugging_face_config(const ModelShape& shape);
+// dropout, and the token that begins a text is null, because our models have none. `ends`: the ids
+// of the tokens at which a text ends; empty: not known, which the config.json shows as null.
+nlohmann::ordered_json hugging_face_config(const ModelShape& shape,
+                                           const std::vector<int64_t>& ends = {});
 
 // Reads config.json in `folder` and returns the shape of the model. If a member is missing, uses
 // the default of transformers. Throws std::runtime_error, which names the file and the member,

@@ -4,6 +4,7 @@
 #include <state/untrusted_json.h>
 #include <tokenizer/tokenizer_folder.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <optional>
 #include <set>
@@ -18,6 +19,10 @@ namespace fs = std::filesystem;
 // bytes of any other JSON file that is read, such as tokenizer_config.json.
 constexpr int64_t kLongestTokenizer = 500'000'000, kLongestSettings = 1 << 24;
 const std::string kEndId = "eos_token_id";
+const std::string kSpecialTokensFile = "special_tokens_map.json";
+// The files beside a tokenizer.json that copy_tokenizer() copies too.
+const std::vector<std::string> kCopied{kTokenizerConfigFile, kSpecialTokensFile,
+                                       kGenerationConfigFile};
 
 // Returns the JSON object in the file `path`, or an empty object if there is no such file.
 nlohmann::json object_in(const fs::path& path) {
@@ -43,14 +48,103 @@ std::optional<std::vector<int64_t>> end_tokens_of(const fs::path& path) {
   }
 }
 
+// Returns the text of the member eos_token of the JSON file `path`; "" if the file or the member is
+// missing.
+std::string end_text_of(const fs::path& path) {
+  nlohmann::json token = object_in(path).value("eos_token", nlohmann::json());
+  if (token.is_object()) token = token.value("content", nlohmann::json());
+  if (token.is_null()) return "";
+  if (!token.is_string()) throw std::runtime_error(path.string() + ": eos_token is not a text");
+  return token.get<std::string>();
+}
+
+// Returns the content of the tokenizer.json at `path`. Throws what check_tokenizer() throws.
+nlohmann::json read_tokenizer(const std::string& path) {
+  const std::string file = tokenizer_at(path), text = read_text(file, kLongestTokenizer);
+  refuse_lfs_pointer(file, text);
+  auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object() || !json.contains("model"))
+    throw std::runtime_error(file + ": is not a " + kTokenizerFile + ", which has a model");
+  return json;
+}
+
+// Calls visit(text, id) for each token of a tokenizer.json of any kind. The model of the kind
+// Unigram has a list of its tokens, in the order of their ids; the other kinds have an object.
+template <typename Visit>
+void for_each_token(const nlohmann::json& tokenizer, const Visit& visit) {
+  const auto& model = tokenizer.at("model");
+  if (const auto all = model.find("vocab"); model.is_object() && all != model.end()) {
+    int64_t place = 0;
+    for (const auto& [text, value] : all->items()) {
+      if (all->is_array()) {
+        const bool has_text = value.is_array() && !value.empty() && value[0].is_string();
+        visit(has_text ? value[0].template get<std::string>() : "", place++);
+      } else if (value.is_number_integer()) {
+        visit(text, value.template get<int64_t>());
+      }
+    }
+  }
+  if (const auto added = tokenizer.find("added_tokens"); added != tokenizer.end())
+    for (const auto& token : *added)
+      if (token.is_object() && token.contains("id") && token["id"].is_number_integer())
+        visit(token.contains("content") && token["content"].is_string()
+                  ? token["content"].template get<std::string>()
+                  : "",
+              token["id"].template get<int64_t>());
+}
+
+// Throws std::runtime_error if `id`, of which `what` says where it stands, is not below
+// `vocabulary`.
+void require_below(int64_t id, int64_t vocabulary, const std::string& what) {
+  if (id >= vocabulary)
+    throw std::runtime_error(what + " has the id " + std::to_string(id) +
+                             ", and the model has only those below " + std::to_string(vocabulary));
+}
+
 }  // namespace
 
 void check_tokenizer(const std::string& path) {
-  const std::string file = tokenizer_at(path), text = read_text(file, kLongestTokenizer);
-  refuse_lfs_pointer(file, text);
-  const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object() || !json.contains("model"))
-    throw std::runtime_error(file + ": is not a " + kTokenizerFile + ", which has a model");
+  read_tokenizer(path);
+}
+
+void check_tokenizer_of_model(const std::string& path, int64_t vocabulary) {
+  const fs::path file = tokenizer_at(path), folder = file.parent_path();
+  int64_t largest = -1;
+  for_each_token(read_tokenizer(path),
+                 [&](const std::string&, int64_t id) { largest = std::max(largest, id); });
+  const auto naming_the_way = [](const std::string& way, const auto& check) {
+    try {
+      check();
+    } catch (const std::runtime_error& error) {
+      throw std::runtime_error(error.what() + ("; " + way));
+    }
+  };
+  naming_the_way("give the tokenizer of the model (--tokenizer)",
+                 [&] { require_below(largest, vocabulary, file.string() + ": a token"); });
+  naming_the_way("it lies beside the tokenizer: mend it, or remove it", [&] {
+    for (const std::string& name : kCopied)
+      object_in(folder / name);
+    for (const std::string& name : {kGenerationConfigFile, kConfigFile})
+      for (const int64_t id : end_tokens_of(folder / name).value_or(std::vector<int64_t>()))
+        require_below(id, vocabulary, (folder / name).string() + ": " + kEndId);
+    for (const std::string& name : {kTokenizerConfigFile, kSpecialTokensFile})
+      end_text_of(folder / name);
+  });
+}
+
+std::vector<int64_t> end_tokens_of_tokenizer(const std::string& path) {
+  const fs::path folder = fs::path(tokenizer_at(path)).parent_path();
+  if (auto ids = end_tokens_in(folder); !ids.empty()) return ids;
+  for (const std::string& name : {kTokenizerConfigFile, kSpecialTokensFile}) {
+    const std::string end = end_text_of(folder / name);
+    std::optional<int64_t> found;
+    if (!end.empty())
+      for_each_token(read_tokenizer(path), [&](const std::string& text, int64_t id) {
+        if (text == end) found = id;
+      });
+    if (found) return {*found};
+  }
+  return {};
 }
 
 std::string tokenizer_at(const std::string& path) {
@@ -98,8 +192,7 @@ void copy_tokenizer(const std::string& path, const std::string& folder) {
       throw std::runtime_error(from.string() + ": can't be copied: " + unknown.message());
   };
   copy(file, kTokenizerFile);
-  for (const std::string& name :
-       {kTokenizerConfigFile, std::string("special_tokens_map.json"), kGenerationConfigFile})
+  for (const std::string& name : kCopied)
     if (const fs::path from = file.parent_path() / name; fs::exists(from, unknown))
       copy(from, name);
 }
@@ -111,12 +204,7 @@ std::vector<int64_t> end_tokens_in(const std::string& folder) {
 }
 
 std::string end_text_in(const std::string& folder) {
-  const fs::path path = fs::path(folder) / kTokenizerConfigFile;
-  nlohmann::json token = object_in(path).value("eos_token", nlohmann::json());
-  if (token.is_object()) token = token.value("content", nlohmann::json());
-  if (token.is_null()) return "";
-  if (!token.is_string()) throw std::runtime_error(path.string() + ": eos_token is not a text");
-  return token.get<std::string>();
+  return end_text_of(fs::path(folder) / kTokenizerConfigFile);
 }
 
 }  // namespace fsdp

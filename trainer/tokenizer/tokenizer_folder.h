@@ -29,6 +29,19 @@ bool would_replace_tokenizer(const std::string& path, const std::string& tokeniz
 // that has one. The tokenizer may be of a kind that Tokenizer does not read.
 void check_tokenizer(const std::string& path);
 
+// Does what check_tokenizer() does, and also throws std::runtime_error, which names the file and
+// says what to do:
+// - if a token has an id that a model with `vocabulary` ids does not have;
+// - if a file that copy_tokenizer() would copy too, or from which end_tokens_of_tokenizer() would
+//   read the end of a text, is damaged or names such an id as the end of a text.
+void check_tokenizer_of_model(const std::string& path, int64_t vocabulary);
+
+// Returns the ids of the tokens at which a text ends, as the files beside a tokenizer tell them:
+// end_tokens_in() of its folder or, if that is none, the id of the token whose text is eos_token of
+// tokenizer_config.json or of special_tokens_map.json; none if no file tells it. `path`: a
+// tokenizer.json or a folder that has one.
+std::vector<int64_t> end_tokens_of_tokenizer(const std::string& path);
+
 // Copies the tokenizer at `path`, a tokenizer.json or a folder that has one, into `folder`. Copies
 // also the files that lie beside it and say which tokens begin and end a text:
 // tokenizer_config.json, special_tokens_map.json and generation_config.json.
