@@ -40,7 +40,10 @@ PANELS = {
     HELD_OUT_ACCURACY: lambda line: percent(held_out(line, "accuracy")),
     SPEED: lambda line: line.get("tokens_per_s"),
 }
-# Results of an evaluation before a step. They are drawn at the x of the previous step.
+# The x of a point is the number of steps that the parameters have had. The loss of a step is that
+# before its update. An evaluation is after the step in whose line it is, except that of BEFORE.
+X_LABEL = "steps done (0: before the first step)"
+# Results of an evaluation before the step in whose line they are.
 BEFORE = {
     HELD_OUT_LOSS: lambda line: held_out(line, "loss", "held_out_before"),
     HELD_OUT_ACCURACY: lambda line: percent(held_out(line, "accuracy", "held_out_before")),
@@ -100,13 +103,14 @@ def running_median(found):
 
 
 def points(steps, panel):
-    """Returns the points (step, value) of the curve in this panel. A step without a value has no
+    """Returns the points (x, value) of the curve in this panel. A step without a value has no
     point. A loss that is not finite is NaN, which interrupts the curve. The speed is smoothed by
     running_median()."""
     values = [(step, PANELS[panel](line)) for step, line in sorted(steps.items())]
     if panel in BEFORE:
-        before = ((step - 1, BEFORE[panel](line)) for step, line in sorted(steps.items()))
-        values = sorted((*before, *values), key=lambda point: point[0])
+        before = ((step, BEFORE[panel](line)) for step, line in sorted(steps.items()))
+        after = ((step + 1, value) for step, value in values)
+        values = sorted((*before, *after), key=lambda point: point[0])
     found = [(step, value) for step, value in values if value is not None]
     if panel == SPEED:
         found = running_median(found)
@@ -181,7 +185,9 @@ def draw(runs, out, ink, paper):
         axes.set_ylim(*((-4, 104) if "%" in panel else (0, None)))
         if panel == HELD_OUT_LOSS:
             add_perplexity(axes)
-    axes.set_xlabel("step")
+    axes.set_xlabel(X_LABEL)
+    axes.set_xlim(left=min(x for panel in panels for steps in runs.values()
+                           for x, _ in points(steps, panel)))
     figure.legend(
         *figure.axes[0].get_legend_handles_labels(),
         loc="outside upper left",

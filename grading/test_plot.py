@@ -52,7 +52,7 @@ class Plot(unittest.TestCase):
         steps = plot.read(self.folder / "x")
         self.assertEqual(list(steps), list(range(1000)))
         self.assertEqual(
-            plot.points(steps, "held-out accuracy, %"), [(step, 50) for step in range(9, 1000, 10)]
+            plot.points(steps, "held-out accuracy, %"), [(step, 50) for step in range(10, 1001, 10)]
         )
         drawn = plot.points(steps, "loss")
         # A curve with many steps has the lowest and the highest value of each group, and a gap at a
@@ -62,13 +62,13 @@ class Plot(unittest.TestCase):
             len(drawn) <= plot.MOST_POINTS and any(value != value for _, value in drawn)
         )
 
-    def test_plot_draws_an_evaluation_before_the_first_step_at_step_minus_one(self):
+    def test_plot_draws_an_evaluation_before_training_at_step_0_and_others_after_their_step(self):
         first = {"step": 0, "loss": 3, "held_out_before": {"loss": 4, "accuracy": 0.25}}
         second = {"step": 1, "loss": 2, "held_out": {"loss": 2, "accuracy": 0.5}}
         (self.folder / "x").write_text(json.dumps(first) + "\n" + json.dumps(second) + "\n")
         steps = plot.read(self.folder / "x")
-        self.assertEqual(plot.points(steps, plot.HELD_OUT_LOSS), [(-1, 4), (1, 2)])
-        self.assertEqual(plot.points(steps, plot.HELD_OUT_ACCURACY), [(-1, 25), (1, 50)])
+        self.assertEqual(plot.points(steps, plot.HELD_OUT_LOSS), [(0, 4), (2, 2)])
+        self.assertEqual(plot.points(steps, plot.HELD_OUT_ACCURACY), [(0, 25), (2, 50)])
         self.assertEqual(plot.points(steps, "loss"), [(0, 3), (1, 2)])
 
     def test_plot_draws_the_running_median_of_the_tokens_per_second(self):
@@ -128,7 +128,7 @@ class Plot(unittest.TestCase):
         )
         self.assertEqual((first, png[:4]), (second, b"\x89PNG"))
         e_squared = "7.39"  # the perplexity of a loss of 2
-        for word in ("a.jsonl", "b.jsonl", *plot.PANELS, "step", e_squared):
+        for word in ("a.jsonl", "b.jsonl", *plot.PANELS, plot.X_LABEL, e_squared):
             self.assertIn(f">{word}</text>", first.decode())
         self.assertLessEqual(
             set(re.findall(r"#[0-9a-f]{6}\b", first.decode().partition("</style>")[2])),
