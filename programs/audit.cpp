@@ -9,6 +9,7 @@
 #include <receipt/receipt.h>
 #include <receipt/recomputation.h>
 #include <receipt/signature.h>
+#include <state/checkpoint.h>
 #include <state/checkpoint_folder.h>
 #include <state/folder_kind.h>
 #include <unistd.h>
@@ -137,8 +138,22 @@ RunHashes computed(const Settings& settings, const Receipt& receipt, const Recom
   const auto end = run_child(audit_command(sources, receipt, piece, hashes), log);
   if (end.ok()) return read_hashes(hashes);
   const std::string error = error_in(log, "fsdp train");
-  throw std::runtime_error(
-      text_of(piece) + " can't be computed again: " + (error.empty() ? "it " + end.text() : error));
+  // Status 2 says that ./fsdp train refuses an option. Most of its options are those of the
+  // receipt.
+  const std::string advice = end.code == 2 ? "; audit --options replaces an option of the run" : "";
+  throw std::runtime_error(text_of(piece) + " can't be computed again: " +
+                           (error.empty() ? "it " + end.text() : error + advice));
+}
+
+// Throws std::invalid_argument if a piece begins with a checkpoint that is not of the receipt's
+// run, and std::runtime_error if this checkpoint can't be read.
+void require_checkpoints_of_run(const Settings& settings, const Receipt& receipt,
+                                const std::vector<Recomputation>& pieces) {
+  for (const Recomputation& piece : pieces)
+    if (piece.first_step > 0)
+      require_checkpoint_of_run(
+          receipt, find_checkpoint(step_folders(settings.checkpoint).at(piece.first_step)),
+          settings.checkpoint);
 }
 
 // Returns the steps, counted from 0, from whose start an audit can compute: step 0 if the receipt
@@ -208,6 +223,7 @@ int audit(const Settings& settings) {
   require_safe_options(settings, receipt);
   require_same_kernels(receipt.kernels);
   const std::vector<Recomputation> pieces = drawn_pieces(settings, receipt);
+  require_checkpoints_of_run(settings, receipt, pieces);
   const auto start = std::chrono::steady_clock::now();
   for (const Recomputation& piece : pieces) {
     const Verdict verdict = compare_with(receipt, piece, computed(settings, receipt, piece));

@@ -1,11 +1,49 @@
+#include <base/text.h>
 #include <command_line/config_file.h>
 #include <receipt/audit_command.h>
 #include <state/checkpoint_folder.h>
 
 #include <filesystem>
 #include <set>
+#include <stdexcept>
 
 namespace fsdp {
+namespace {
+
+// Returns the first setting that differs between the run of a checkpoint and the receipt's run, in
+// words; "" if none differs. nlohmann::json compares objects without the order of their members.
+std::string difference_from_receipt(const nlohmann::json& saved, const nlohmann::json& receipt) {
+  static const std::set<std::string> may_differ{"parts", "steps", "loss_scaler"};
+  const auto value_in = [](const nlohmann::json& settings, const std::string& name) {
+    return settings.is_object() ? settings.value(name, nlohmann::json()) : nlohmann::json();
+  };
+  const auto text_of_value = [](const nlohmann::json& value) {
+    return value.is_null() ? "none" : value.dump();
+  };
+  for (const nlohmann::json* settings : {&receipt, &saved}) {
+    for (const auto& [name, value] : settings->items()) {
+      const auto theirs = value_in(saved, name), own = value_in(receipt, name);
+      if (may_differ.contains(name) || theirs == own) continue;
+      if (name == "text_sha256") return "it was trained on another text";
+      return "it was trained with " + name + ' ' + text_of_value(theirs) +
+             ", and the receipt's run with " + text_of_value(own);
+    }
+  }
+  return "";
+}
+
+}  // namespace
+
+void require_checkpoint_of_run(const Receipt& receipt, const Checkpoint& checkpoint,
+                               const std::string& folder) {
+  const std::string difference = difference_from_receipt(checkpoint.run, receipt.settings);
+  if (difference.empty()) return;
+  throw std::invalid_argument("--checkpoint " + folder + ": its checkpoint of step " +
+                              std::to_string(checkpoint.step) +
+                              " is of another run than the receipt: " + one_line(difference) +
+                              "; give --checkpoint the folder with the checkpoints of the "
+                              "receipt's run");
+}
 
 std::set<std::string> names_in(const std::vector<std::string>& words) {
   std::set<std::string> names;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <receipt/recomputation.h>
+#include <state/checkpoint.h>
 
 #include <set>
 #include <string>
@@ -19,6 +20,13 @@ struct AuditSources {
 // Returns the names of the options in `words`, the words of a command line: "text" for "--text" and
 // for "--text=FILE".
 std::set<std::string> names_in(const std::vector<std::string>& words);
+
+// Throws std::invalid_argument if the settings that `checkpoint` stores are not those of the
+// receipt's run: the checkpoint is of another run. The text names the step and the first setting
+// that differs. As when a run resumes, the number of microbatches and of steps may differ.
+// `folder`: the folder that the auditor gave to --checkpoint.
+void require_checkpoint_of_run(const Receipt& receipt, const Checkpoint& checkpoint,
+                               const std::string& folder);
 
 // Returns the command line of ./fsdp train that computes `piece` again in one process and writes
 // the hashes of all its events into the folder `hashes`. The command resumes from the checkpoint
