@@ -190,11 +190,11 @@ class Text {
     if (!tokenizer_)
       for (const char byte : prompt)
         tokens.push_back(static_cast<unsigned char>(byte));
-    for (const int64_t token : tokens)
-      if (token >= vocabulary)
-        throw UsageError("--prompt: has the " + std::string(tokenizer_ ? "token " : "byte ") +
-                         std::to_string(token) + ", and the model knows those below " +
-                         std::to_string(vocabulary) +
+    for (size_t place = 0; place < tokens.size(); ++place)
+      if (tokens[place] >= vocabulary)
+        throw UsageError("--prompt: " + std::string(tokenizer_ ? "token " : "byte ") +
+                         std::to_string(place) + " is " + std::to_string(tokens[place]) +
+                         ", and the model has " + std::to_string(vocabulary) + " ids" +
                          (tokenizer_ ? "; give --tokenizer, that of the model" : ""));
     return tokens;
   }

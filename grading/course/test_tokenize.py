@@ -240,8 +240,8 @@ class Tokenize(unittest.TestCase):
                     "--prompt", "a")
         self.assert_refused(
             done, 2,
-            "fsdp generate: --prompt: has the token 257, and the model knows those below 256; give "
-            "--tokenizer, that of the model")
+            "fsdp generate: --prompt: token 0 is 257, and the model has 256 ids; give --tokenizer, "
+            "that of the model")
 
 
 if __name__ == "__main__":

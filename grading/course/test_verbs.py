@@ -499,7 +499,7 @@ class Generate(unittest.TestCase):
             (
                 ["--init", f"hf:{out}", "--prompt", "1+a"],
                 2,
-                "--prompt: has the byte 97, and the model knows those below 61",
+                "--prompt: byte 2 is 97, and the model has 61 ids",
             ),
         ):
             done = fsdp("generate", *options)

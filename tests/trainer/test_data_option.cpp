@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <common/temporary_folder.h>
+
 #include "parsed.h"
 
 namespace fsdp {
@@ -69,6 +71,18 @@ TEST(DataOption, the_option_text_must_name_a_regular_file_or_a_folder) {
   EXPECT_EQ(refused({"--text", "/no/such"}), "--text /no/such: no such file");
   EXPECT_EQ(refused({"--text", "/dev/zero"}),
             "--text /dev/zero: is neither a plain file nor a folder");
+}
+
+TEST(DataOption, a_vocabulary_that_lacks_an_id_of_the_data_is_refused_before_training) {
+  const TemporaryFolder folder;
+  const std::string text = folder.write("text", std::string(300, 'a') + "\xc3\xbc" + "zz");
+  EXPECT_EQ(refused({"--text", text, "--seq", "8", "--vocabulary", "128"}),
+            "--text " + text +
+                ": byte 300 is 195, and the model has 128 ids; give --vocabulary 256 or more");
+  EXPECT_EQ(refused({"--text", text, "--seq", "8", "--vocabulary", "196"}), "accepted");
+  EXPECT_EQ(refused({"--data", "modular", "--vocabulary", "31"}),
+            "--vocabulary 31: addition modulo 31 has 32 ids; give that many or more");
+  EXPECT_EQ(refused({"--data", "modular", "--vocabulary", "32"}), "accepted");
 }
 
 }  // namespace

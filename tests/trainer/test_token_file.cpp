@@ -60,14 +60,15 @@ TEST(TokenFile, token_ids_of_32_bits_are_read_as_unsigned_numbers) {
   ids.back() = 4'000'000'000;
   const auto path = folder.write("wide.bin", header(20240801, 7, 100) + bytes_of(ids));
   EXPECT_EQ(TokenFile(path).size, 100);
-  EXPECT_EQ(parsed({"--tokens", path, "--seq", "8"}).data.kind, DataKind::tokens);
+  const std::string reason =
+      ": token 99 is 4000000000, and the model has 150001 ids; make the ids with the tokenizer of "
+      "the model or, for a new model, give --vocabulary";
+  EXPECT_EQ(refused({"--tokens", path, "--seq", "8", "--vocabulary", "150001"}),
+            "--tokens " + path + reason);
   in_a_process([&] {
     const auto data = make_token_dataset({path}, 150'001, 7);
     EXPECT_TRUE(data->batch(0, 4, 9).inputs.eq(150'000).all().item<bool>());
-    EXPECT_EQ(error_of<std::invalid_argument>([&] { data->held_out(1, 9); }),
-              path +
-                  ": token 99 is 4000000000, and the model has 150001 ids; make the ids with the "
-                  "tokenizer of the model or, for a new model, give --vocabulary");
+    EXPECT_EQ(error_of<std::invalid_argument>([&] { data->held_out(1, 9); }), path + reason);
   });
 }
 
@@ -123,6 +124,29 @@ TEST(TokenFile, the_second_of_two_token_files_is_held_out) {
   });
 }
 
+TEST(TokenFile, an_id_that_the_model_does_not_have_is_refused_before_training) {
+  const TemporaryFolder folder;
+  const std::string reason =
+      " ids; make the ids with the tokenizer of the model or, for a new "
+      "model, give --vocabulary";
+  const auto train = folder.write("train.bin", bytes_of(counting(0, 40'000)));
+  const auto val = folder.write("val.bin", header(20240520, 1, 40) + bytes_of(counting(100, 40)));
+  const auto error = [&](const Arguments& files, const std::string& vocabulary) {
+    Arguments arguments{"--seq", "8", "--vocabulary", vocabulary, "--tokens"};
+    arguments.insert(arguments.end(), files.begin(), files.end());
+    return refused(arguments);
+  };
+  EXPECT_EQ(error({val}, "140"), "accepted");
+  EXPECT_EQ(error({val}, "139"),
+            "--tokens " + val + ": token 39 is 139, and the model has 139" + reason);
+  EXPECT_EQ(error({train, val}, "30000"),
+            "--tokens " + train + ": token 30000 is 30000, and the model has 30000" + reason);
+  EXPECT_EQ(error({val, train}, "140"),
+            "--tokens " + train + ": token 140 is 140, and the model has 140" + reason);
+  EXPECT_NO_THROW(check_token_ids(train, 100, /*most=*/100));
+  EXPECT_THROW(check_token_ids(train, 100, /*most=*/101), std::invalid_argument);
+}
+
 TEST(TokenFile, an_empty_or_malformed_token_file_is_refused_before_training) {
   const TemporaryFolder folder;
   const auto why = [&](const std::string& content) {
@@ -169,7 +193,7 @@ TEST(TokenFile, text_or_weights_in_place_of_token_ids_are_refused_with_advice) {
   EXPECT_CONTAINS(refused({"--tokens", weights}),
                   "--tokens " + weights + ": is a .safetensors file, not plain token ids, ");
   const auto ids = folder.write("ids.bin", bytes_of(counting(40'000, 100)));
-  EXPECT_EQ(refused({"--tokens", ids, "--seq", "8"}), "accepted");
+  EXPECT_EQ(refused({"--tokens", ids, "--seq", "8", "--vocabulary", "65536"}), "accepted");
   const auto numbers = folder.write("ids.txt", bytes_of(counting(0, 100)));
   EXPECT_EQ(refused({"--tokens", numbers, "--seq", "8"}), "accepted");
 }

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <stdexcept>
 #include <string_view>
 #include <system_error>
@@ -112,6 +113,34 @@ class PatternDataset : public Dataset {
   at::Tensor pattern_;  // [kPatternPeriod] int64, owned
 };
 
+[[noreturn]] void refuse_id(const std::string& path, int64_t place, int64_t id,
+                            int64_t vocabulary) {
+  throw std::invalid_argument(path + ": token " + std::to_string(place) + " is " +
+                              std::to_string(id) + ", and the model has " +
+                              std::to_string(vocabulary) +
+                              " ids; make the ids with the tokenizer of the model or, for a new "
+                              "model, give --vocabulary");
+}
+
+// Reads at most the first `most` ids of `file`, which are numbers of the type Id, and throws
+// std::invalid_argument if one of them is not below `vocabulary`.
+template <typename Id>
+void check_ids_as(const TokenFile& file, int64_t vocabulary, int64_t most) {
+  constexpr int64_t kPiece = 1 << 18;  // ids that are read at a time
+  std::ifstream bytes(file.path, std::ios::binary);
+  bytes.seekg(file.begin * static_cast<int64_t>(sizeof(Id)));
+  std::vector<Id> ids;
+  for (int64_t begin = 0; begin < std::min(most, file.size); begin += kPiece) {
+    ids.resize(static_cast<size_t>(std::min({kPiece, most - begin, file.size - begin})));
+    bytes.read(reinterpret_cast<char*>(ids.data()),
+               static_cast<std::streamsize>(ids.size() * sizeof(Id)));
+    if (!bytes) throw std::invalid_argument(file.path + ": can't be read to its end");
+    if (*std::max_element(ids.begin(), ids.end()) < vocabulary) continue;
+    const auto wrong = std::ranges::find_if(ids, [&](Id id) { return id >= vocabulary; });
+    refuse_id(file.path, begin + (wrong - ids.begin()), *wrong, vocabulary);
+  }
+}
+
 class TokenDataset : public SequenceDataset {
  public:
   TokenDataset(const std::vector<std::string>& paths, int64_t vocabulary, uint64_t seed)
@@ -149,11 +178,7 @@ class TokenDataset : public SequenceDataset {
     for (int64_t i = 0; i < count; ++i) {
       into[i] = file.id(first + i);
       if (into[i] < vocabulary_) continue;
-      throw std::invalid_argument(file.path + ": token " + std::to_string(first + i) + " is " +
-                                  std::to_string(into[i]) + ", and the model has " +
-                                  std::to_string(vocabulary_) +
-                                  " ids; make the ids with the tokenizer of the model or, for a "
-                                  "new model, give --vocabulary");
+      refuse_id(file.path, first + i, into[i], vocabulary_);
     }
   }
 
@@ -358,6 +383,24 @@ TokenFile::TokenFile(std::string name)
   if (begin > 0 && (size < 0 || header[2] != size))
     refuse("has a header for " + std::to_string(header[2]) + " tokens, but the file has " +
            std::to_string(size));
+}
+
+void check_token_ids(const std::string& path, int64_t vocabulary, int64_t most) {
+  const TokenFile file(path);
+  file.bytes_per_id == sizeof(uint16_t) ? check_ids_as<uint16_t>(file, vocabulary, most)
+                                        : check_ids_as<uint32_t>(file, vocabulary, most);
+}
+
+void check_bytes_of_text(const std::string& path, int64_t vocabulary) {
+  if (vocabulary > std::numeric_limits<unsigned char>::max()) return;
+  const Text text = read_text_files({path});
+  const auto wrong = std::ranges::find_if(
+      *text, [&](char byte) { return static_cast<unsigned char>(byte) >= vocabulary; });
+  if (wrong == text->end()) return;
+  throw std::invalid_argument(path + ": byte " + std::to_string(wrong - text->begin()) + " is " +
+                              std::to_string(static_cast<unsigned char>(*wrong)) +
+                              ", and the model has " + std::to_string(vocabulary) +
+                              " ids; give --vocabulary 256 or more");
 }
 
 std::shared_ptr<Dataset> make_token_dataset(const std::vector<std::string>& paths,

@@ -130,6 +130,14 @@ struct TokenFile {
   int64_t size;  // number of ids in the file
 };
 
+// Throws std::invalid_argument, which names the file, the place and the id, if one of the first
+// `most` ids of a file of token ids is not below `vocabulary`, the number of ids of the model.
+void check_token_ids(const std::string& path, int64_t vocabulary, int64_t most);
+// Throws std::invalid_argument, which names the path, the place and the byte, if a byte of a text
+// is not below `vocabulary`. `path`: as for read_text_files(), with the files of a folder one after
+// another. Reads no file if every byte is below `vocabulary`.
+void check_bytes_of_text(const std::string& path, int64_t vocabulary);
+
 // A dataset that trains on the first file of `paths` and holds out the second one. If `paths` has
 // only one file, its last tenth is held out. The files are mapped into memory, not read. batch()
 // and held_out() throw std::invalid_argument for an id that is not below `vocabulary`.

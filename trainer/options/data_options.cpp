@@ -2,10 +2,12 @@
 #include <command_line/commit.h>
 #include <command_line/usage.h>
 #include <data/dataset.h>
+#include <launch/launched.h>
 #include <nn/models.h>
 #include <optim/shard_layout.h>
 #include <options/choices.h>
 #include <options/groups.h>
+#include <strategies/vocabulary.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -74,7 +76,26 @@ void check_tokens(const TrainConfig& config) {
     require_row(config.data.tokens.back(), config.training.seq, held_out, "held out");
 }
 
+// The most ids of a file that are checked before the run: reading them takes about a second. An id
+// after them that the model does not have ends the run when a rank reads it.
+constexpr int64_t kMostCheckedIds = int64_t{1} << 29;
+
 }  // namespace
+
+void check_ids_of_data(const TrainConfig& config) {
+  const auto self = launched_rank();
+  if (self && self->rank != 0) return;
+  const int64_t vocabulary = vocabulary_of(config);
+  if (config.data.kind == DataKind::modular && config.data.modulus >= vocabulary)
+    throw UsageError("--vocabulary " + std::to_string(vocabulary) + ": addition modulo " +
+                     std::to_string(config.data.modulus) + " has " +
+                     std::to_string(config.data.modulus + 1) + " ids; give that many or more");
+  for (const std::string& path : config.data.tokens)
+    naming_option("--tokens", [&] { check_token_ids(path, vocabulary, kMostCheckedIds); });
+  if (config.data.kind == DataKind::text)
+    for (const std::string& path : config.data.text)
+      naming_option("--text", [&] { check_bytes_of_text(path, vocabulary); });
+}
 
 void add_data_options(CLI::App& app, TrainConfig& config, GivenData& given) {
   add_choice(app, "--recipe", given.recipe, choices_of({DataKind::published, DataKind::modular}),

@@ -86,6 +86,11 @@ void resolve_text(TrainConfig& config);
 // row of --seq tokens. Call it when --seq is known.
 void check_data(const TrainConfig& config);
 
+// Throws UsageError if a token of the data is not below the number of ids of the model, so that the
+// run ends before its ranks start. Of a very large file of --tokens, only the first ids are read.
+// Under a launcher only rank 0 checks. Call it when the model is known.
+void check_ids_of_data(const TrainConfig& config);
+
 // The values of --steps, --batch, --seq and --lr in a run that does not give them. Call
 // defaults_of() after resolve_data(), when the number of microbatches is known.
 struct Defaults {

@@ -128,6 +128,7 @@ void check(const CLI::App& app, const TrainConfig& config, bool only_plans) {
   check_init_option(config);
   check_offload_options(app, config, only_plans);
   if (only_plans) return;
+  check_ids_of_data(config);
   check_lost_host_option(config);
   check_checkpoint_options(app, config);
   check_reports_options(app, config);
