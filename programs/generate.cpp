@@ -103,8 +103,6 @@ Settings parse(int argc, char** argv) {
   });
   if (app.count("--seed") > 0 && !settings.temperature)
     std::fprintf(stderr, "fsdp generate: --seed has no effect without --temperature\n");
-  if (settings.ignore_eos && settings.tokenizer == kBytesAreTokens)
-    std::fprintf(stderr, "fsdp generate: --ignore-eos has no effect with --tokenizer bytes\n");
   return settings;
 }
 
@@ -252,13 +250,12 @@ std::optional<Tokenizer> tokenizer_for(const Settings& settings, const Loaded& l
   return Tokenizer(loaded.tokenizer);
 }
 
-// Returns the tokens after which the generated text ends: the end-of-text tokens that the folder of
-// --init names or, if it names none, those that the tokenizer's folder names. Returns no token with
-// --ignore-eos, with --logits, or if each token is a byte.
-std::vector<int64_t> end_tokens_of(const Settings& settings, const Loaded& loaded,
-                                   const Text& text) {
+// Returns the end-of-text tokens that the folder of --init names or, if it names none, those that
+// the tokenizer's folder names. Returns no token if each token is a byte.
+std::vector<int64_t> known_end_tokens(const Settings& settings, const Loaded& loaded,
+                                      const Text& text) {
   const std::string path = settings.tokenizer.empty() ? loaded.tokenizer : settings.tokenizer;
-  if (settings.ignore_eos || !settings.logits.empty() || !text.has_tokenizer()) return {};
+  if (!text.has_tokenizer()) return {};
   const std::string of_tokenizer = std::filesystem::is_directory(path)
                                        ? path
                                        : std::filesystem::absolute(path).parent_path().string();
@@ -268,6 +265,35 @@ std::vector<int64_t> end_tokens_of(const Settings& settings, const Loaded& loade
     if (const auto token = text.token_of(end_text_in(folder))) return {*token};
   }
   return {};
+}
+
+// Returns the tokens after which the generated text ends: none with --ignore-eos or with --logits,
+// else known_end_tokens().
+std::vector<int64_t> end_tokens_of(const Settings& settings, const Loaded& loaded,
+                                   const Text& text) {
+  if (settings.ignore_eos || !settings.logits.empty()) return {};
+  return known_end_tokens(settings, loaded, text);
+}
+
+// Prints a note on stderr if --ignore-eos is given and the text would not end earlier without it.
+void say_if_ignore_eos_is_unused(const Settings& settings, const Loaded& loaded, const Text& text) {
+  if (!settings.ignore_eos) return;
+  std::string reason;
+  if (settings.tokenizer == kBytesAreTokens) {
+    reason = " with --tokenizer bytes";
+  } else if (!settings.logits.empty()) {
+    reason = " with --logits";
+  } else if (!text.has_tokenizer()) {
+    reason = ": the tokens of the model are bytes, and none of them ends a text";
+  } else {
+    try {
+      if (!known_end_tokens(settings, loaded, text).empty()) return;
+    } catch (const std::runtime_error&) {
+      return;  // --ignore-eos is there for a file that can't be read, too
+    }
+    reason = ": no file of the model or of its tokenizer names an end-of-text token";
+  }
+  std::fprintf(stderr, "fsdp generate: --ignore-eos has no effect%s\n", reason.c_str());
 }
 
 int generate_text(const Settings& settings) {
@@ -280,6 +306,7 @@ int generate_text(const Settings& settings) {
   loaded.model->eval();
   const auto tokens = text.tokens_of(settings.prompt, loaded.vocabulary);
   say_if_bytes_are_assumed(settings, loaded);
+  say_if_ignore_eos_is_unused(settings, loaded, text);
   if (!settings.logits.empty())
     write_logits(settings.logits, logits_of(*loaded.model, tokens, loaded.context));
   const auto print = [](const std::string& part) {

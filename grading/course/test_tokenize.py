@@ -219,6 +219,27 @@ class Tokenize(unittest.TestCase):
         self.assertEqual(generated("--ignore-eos"), whole)
         self.assertEqual(generated("--logits", logits), whole)
 
+    def test_generate_says_that_ignore_eos_has_no_effect_if_no_end_of_text_token_is_known(self):
+        run, folder, logits = self.trained("of_notes"), self.folder / "of_bytes", self.folder / "l"
+        fsdp("train", "--model", "gpt2-tiny", "--steps", "1", "--seq", "18", "--checkpoint-dir",
+             folder)
+        prompt = ["--prompt", "the", "--tokens", "3", "--ignore-eos"]
+        (run / "tokenizer.json").write_bytes(self.tokenizer.read_bytes())
+        for options, reason in (
+            (["--checkpoint", folder],
+             ": the tokens of the model are bytes, and none of them ends a text"),
+            (["--checkpoint", run],
+             ": no file of the model or of its tokenizer names an end-of-text token"),
+            (["--checkpoint", run, "--logits", logits], " with --logits"),
+            (["--checkpoint", run, "--tokenizer", "bytes"], " with --tokenizer bytes"),
+        ):
+            done = fsdp("generate", *options, *prompt)
+            self.assertEqual((done.returncode, done.stderr.decode()), (
+                0, f"fsdp generate: --ignore-eos has no effect{reason}\n"), options)
+        (run / "tokenizer_config.json").write_text('{"eos_token": "<|end|>"}')
+        done = fsdp("generate", "--checkpoint", run, *prompt)
+        self.assertEqual((done.returncode, done.stderr), (0, b""))
+
     def test_generate_refuses_a_missing_tokenizer_and_one_that_does_not_fit_the_model(self):
         folder = self.folder / "small"
         fsdp("train", "--model", "gpt2-tiny", "--steps", "1", "--seq", "18", "--checkpoint-dir",
