@@ -61,6 +61,40 @@ TEST(CountedRun, in_simulated_time_two_ranks_together_compute_as_long_as_one_pro
   EXPECT_EQ(single.nanoseconds, single.computing);  // one process waits for no other
 }
 
+// Both runs evaluate before the first step, which shows the order of the units, so that the first
+// step prefetches.
+TEST(CountedRun, evaluations_and_checkpoints_add_no_simulated_time_to_a_counted_run) {
+  const TemporaryFolder folder;
+  TrainConfig config = counted_config({"fsdp", 2});
+  config.data.kind = DataKind::pattern;
+  const Counted without = counted(config);
+  config.data.eval_every = config.training.steps;
+  const Counted plain = counted(config);
+  EXPECT_EQ(plain.computing, without.computing);
+  config.data.eval_every = 1;
+  config.checkpoint.dir = folder.path() + "/run";
+  config.checkpoint.format = CheckpointFormat::full;
+  const Counted evaluated = counted(config);
+  EXPECT_EQ(evaluated.nanoseconds, plain.nanoseconds);
+  EXPECT_EQ(evaluated.computing, plain.computing);
+}
+
+TEST(CountedRun, the_tokens_per_second_of_a_counted_run_are_those_of_the_simulated_step_time) {
+  const TemporaryFolder folder;
+  TrainConfig config = counted_config({"fsdp", 2});
+  config.data.kind = DataKind::pattern;
+  config.data.eval_every = 1;
+  config.reports.log = folder.path() + "/log";
+  train(config, folder);
+  const auto tokens = static_cast<double>(config.training.batch * config.training.seq);
+  const auto lines = lines_of(config.reports.log);
+  ASSERT_EQ(lines.size(), 3U);
+  for (const auto& line : lines) {
+    const double seconds = line["seconds"]["step"];
+    EXPECT_NEAR(line["tokens_per_s"].get<double>() * seconds, tokens, 1e-6 * tokens);
+  }
+}
+
 TEST(CountedRun, a_counted_run_takes_the_predicted_simulated_time_per_step) {
   const TemporaryFolder folder;
   const auto times = train(counted_config({"fsdp", 2}), folder)["step_seconds"];

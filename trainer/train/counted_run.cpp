@@ -37,12 +37,22 @@ Workload CountedRun::observed(Workload workload) {
 }
 
 void CountedRun::measure() {
+  if (left_out_) return;
   besides_ = std::max(besides_, written_besides_tensors() - written_);
 }
 
 void CountedRun::begin() {
   began_ = clock_->now();
   computing_ = clock_->computing();
+}
+
+void CountedRun::leave_out(const std::function<void()>& work) {
+  const int64_t now = clock_->now(), computing = clock_->computing();
+  left_out_ = true;
+  work();  // if it throws, the run ends and nothing is counted
+  left_out_ = false;
+  began_ += clock_->now() - now;
+  computing_ += clock_->computing() - computing;
 }
 
 nlohmann::ordered_json CountedRun::end(Communicator& comm) {

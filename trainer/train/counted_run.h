@@ -5,6 +5,7 @@
 #include <strategies/workload.h>
 #include <train/flop_clock.h>
 
+#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -25,9 +26,14 @@ class CountedRun final : public CallObserver {
 
   void begin();  // starts counting; call it before the first step
 
+  // Calls `work`, which may be collective, between two steps. Neither its time nor its memory
+  // counts: an evaluation is no training, and the time of a step has no evaluation either.
+  void leave_out(const std::function<void()>& work);
+
   // Collective; call it after the last step, before other collectives. Returns {"nanoseconds":
   // [...], "computing": [...], "besides": [...]}. Each list has a number for each rank:
-  // - "nanoseconds": the time from begin() until all collectives of all ranks have ended;
+  // - "nanoseconds": the time from begin() until all collectives of all ranks have ended, without
+  //   that of leave_out();
   // - "computing": the part of this time in which the rank computed;
   // - "besides": the most bytes of memory that the rank had written to since this object was
   //   created and that are not memory of tensors, for example memory of a std::vector.
@@ -45,6 +51,7 @@ class CountedRun final : public CallObserver {
   int64_t began_{}, computing_{};
   int64_t written_;  // number of bytes of memory beside tensors when this object was made
   int64_t besides_{};
+  bool left_out_{};  // whether leave_out() runs now
 };
 
 }  // namespace fsdp

@@ -31,9 +31,9 @@
 #include <train/watch.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <functional>
 #include <limits>
 #include <stdexcept>
 #include <utility>
@@ -110,9 +110,9 @@ class TrainingRun {
       begin_profile_if_due(step);
       train_step(step);
       write_profile_if_due(step + 1);
-      evaluate_held_out_if_due(step + 1);
+      outside_of_steps([&] { evaluate_held_out_if_due(step + 1); });
       log_step(step + 1);
-      saver_.after_step(step + 1, settings_, *strategy_);
+      outside_of_steps([&] { saver_.after_step(step + 1, settings_, *strategy_); });
       survival_.after_step(step + 1);
       if (watch_) report_watch(watch_->after_step(step + 1));
     }
@@ -121,11 +121,16 @@ class TrainingRun {
     report();
   }
 
+  // Calls `work`, which is not a part of a step, so that a CountedRun does not count its time.
+  void outside_of_steps(const std::function<void()>& work) {
+    counted_ ? counted_->leave_out(work) : work();
+  }
+
   // The step that train_step() computes now.
   struct Step {
     int64_t index;  // number of the step, counted from 0
     uint64_t span, optimizer_span{};
-    std::chrono::steady_clock::time_point start;
+    int64_t start;  // [ns] of the run's clock, which counts the time with --flops
   };
 
   void train_step(int64_t index) {
@@ -225,7 +230,7 @@ class TrainingRun {
     const OptimizerConfig& optimizer = config_.optimizer;
     if (optimizer.lr_factor) *optimizer.lr_factor = config_.lr_of(index) / optimizer.lr;
     const uint64_t span = begin_span(EventKind::step, "", static_cast<uint64_t>(index));
-    return {.index = index, .span = span, .start = std::chrono::steady_clock::now()};
+    return {.index = index, .span = span, .start = config_.ranks.comm.clock->now()};
   }
 
   // Called in each step when the gradients have been reduced.
@@ -259,14 +264,14 @@ class TrainingRun {
     end_span(step.optimizer_span);
     live_bytes::enter(Phase::init);  // memory allocated from here on counts for no step
     progress_.add_loss(loss.mean());
-    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - step.start;
-    progress_.seconds += seconds.count();
+    const double seconds = static_cast<double>(config_.ranks.comm.clock->now() - step.start) / 1e9;
+    progress_.seconds += seconds;
     end_span(step.span);
     if (meter_) meter_->end_step();
     last_log_ = take_log();
     if (!leads()) return;
     const auto tokens = static_cast<double>(config_.training.batch * config_.training.seq);
-    const double tokens_per_s = tokens / seconds.count();
+    const double tokens_per_s = tokens / seconds;
     telemetry_.step(step.index, progress_.losses.back(), tokens_per_s, norm,
                     live_bytes::now().total);
     if (log_) make_log_line(step.index, tokens_per_s, norm);
