@@ -65,6 +65,18 @@ TEST(EvaluationBeforeTraining, after_an_evaluation_the_live_bytes_of_one_step_ar
   }
 }
 
+// The second forward of the evaluation prefetches, because the first one has shown the order.
+TEST(EvaluationBeforeTraining, the_bytes_of_a_run_without_steps_are_as_predicted) {
+  for (const Arranged& how : std::vector<Arranged>{
+           {"single", 2}, {"ddp", 2}, {"fsdp", 1}, {"fsdp", 2}, {"fsdp", 4}, {"fsdp", 4, 2}}) {
+    for (const int64_t eval_every : {0, 1}) {
+      SCOPED_TRACE(named(how) + ", --eval-every " + std::to_string(eval_every));
+      const TemporaryFolder folder;
+      EXPECT_EQ(train(evaluated_config(how, 0, eval_every), folder)["live_bytes_mismatches"], 0);
+    }
+  }
+}
+
 TEST(EvaluationBeforeTraining, a_run_without_steps_evaluates_the_held_out_rows_only_once) {
   const TemporaryFolder folder;
   TrainConfig no_steps = evaluated_config({"fsdp", 2}, 0, 1);

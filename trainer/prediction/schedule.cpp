@@ -100,6 +100,7 @@ class ShardedStep : public ScheduledStep {
     const size_t window = is_first ? 0 : forward_window_;
     unshard(unit);
     if (root(unit)) {
+      forwards_ = 0;  // a forward begins; in an evaluation no backward lies between two forwards
       if (unit + 1 == units_.size() || !root(unit + 1)) gather(order_, 0, window);
       return;
     }
