@@ -43,7 +43,7 @@ struct HuggingFaceFiles {
     const std::string number = std::to_string(tensor % files + 1);
     return files == 1 ? "model.safetensors" : "model-" + number + ".safetensors";
   }
-  // Writes the files, and creates the folder if it is missing.
+  // Writes config.json and the weight files into `folder`, and creates the folder if it is missing.
   void write(const std::string& folder) const {
     std::filesystem::create_directories(folder);
     std::ofstream(folder + "/config.json") << config.dump();
@@ -65,7 +65,8 @@ struct HuggingFaceFiles {
   }
 };
 
-// A small Llama, in which a head has 6 rows of q_proj (d_model / heads).
+// Texts that describe small models: make_model() makes a model from such a text. In kTinyLlama, a
+// head has 6 rows of q_proj (d_model / heads).
 inline const std::string kTinyLlama =
     "llama:vocabulary=61,context=19,d_model=36,layers=2,heads=6,d_ff=33,kv_heads=2";
 inline const std::string kTinyQwen2 = kTinyLlama + ",qkv_bias=true,tied_head=true";
@@ -155,7 +156,8 @@ inline ModelState cut(const Module& model, int rank, int world_size, bool moment
 }
 
 inline std::shared_ptr<Module> tiny(const std::string& name, uint64_t seed = 1) {
-  at::set_num_threads(1);  // one thread, so that the process can still fork
+  // PyTorch uses only the calling thread, so that the process can still fork.
+  at::set_num_threads(1);
   torch::manual_seed(seed);
   const auto model = make_model(name);
   const at::NoGradGuard no_grad;

@@ -7,7 +7,7 @@
 
 namespace fsdp {
 
-// Returns the mode that `word` names.
+// Returns the mode of training that `word` names: "single", "ddp" or "fsdp".
 inline Mode mode_of(const std::string& word) {
   for (const Mode mode : {Mode::single, Mode::ddp, Mode::fsdp})
     if (word == to_string(mode)) return mode;

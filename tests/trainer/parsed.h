@@ -27,7 +27,8 @@ inline TrainConfig parse(Arguments arguments) {
   return parsed(arguments);
 }
 
-// Returns the error that `parsing` throws for these arguments, or "accepted".
+// Returns the text of the UsageError that the function `parsing` throws for these arguments. If it
+// throws nothing, returns "accepted".
 inline std::string refusal(const Arguments& arguments,
                            const std::function<TrainConfig(Arguments)>& parsing = parse) {
   try {

@@ -12,8 +12,9 @@ namespace fsdp {
 inline const std::vector<ModelState::Parameter> kSavedParameters{
     {"a.weight", {6, 7}}, {"a.bias", {5}}, {"b.frozen", {3}}, {"b.none", {0, 2}}};
 
-// Returns the ranges that rank `rank` of `world_size` ranks owns. The elements are all different,
-// or all 0 if `zero` is true. One parameter has no moments.
+// Returns the ModelState with the ranges that rank `rank` of `world_size` ranks owns. The elements
+// of the values and the moments are all different, or all 0 if `zero` is true. The parameter
+// b.frozen has no moments.
 inline ModelState cut_state(int rank, int world_size, bool zero = false) {
   ModelState state{kSavedParameters, {}};
   float first = zero ? 0 : 1;
@@ -37,7 +38,8 @@ inline ModelState cut_state(int rank, int world_size, bool zero = false) {
   return state;
 }
 
-// Returns the undivided ModelState, which each rank holds if all ranks hold copies.
+// Returns the ModelState with all elements of all parameters. Each rank holds it if the ranks hold
+// copies and no shards.
 inline ModelState whole_state(bool zero = false) {
   return cut_state(0, 1, zero);
 }

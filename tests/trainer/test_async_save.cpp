@@ -119,7 +119,8 @@ MULTI_RANK_TEST(
   });
 }
 
-// A limit of the file size takes the place of a full disk.
+// The test sets a limit for the size of a file (RLIMIT_FSIZE), so that writing fails as it does on
+// a full disk.
 MULTI_RANK_TEST(AsyncSave,
                 if_the_disk_is_full_an_async_save_fails_on_all_ranks_and_leaves_no_files) {
   const TemporaryFolder folder;

@@ -80,7 +80,8 @@ at::Tensor promised_sum(const BatchPartition& partition) {
 
 struct Sum {
   at::Tensor tensor;
-  int most{1};  // most partial sums alive at a time, the running sum included
+  // The largest number of partial sums that were alive at a time, the running sum included.
+  int most{1};
 };
 
 // Adds part(i), the values of microbatch i, in the order of i. Before a microbatch, pushes the
@@ -144,7 +145,8 @@ TEST_IN_A_PROCESS(TreeSum,
 // added to the running sum takes no memory.
 TEST_IN_A_PROCESS(TreeSum,
                   a_running_sum_is_pushed_only_if_the_next_microbatch_starts_a_new_partial_sum) {
-  const std::vector<int> most{1, 1, 1, 2, 2, 2, 2, 3};  // Sum::most for 1 to 8 accumulation steps
+  // The expected values of Sum::most, for 1, 2, ..., 8 accumulation steps.
+  const std::vector<int> most{1, 1, 1, 2, 2, 2, 2, 3};
   for (int accumulation_steps = 1; accumulation_steps <= 8; ++accumulation_steps)
     EXPECT_EQ(sum_one_after_another({.accumulation_steps = accumulation_steps}, false).most,
               most[static_cast<size_t>(accumulation_steps) - 1])

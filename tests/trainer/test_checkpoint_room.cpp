@@ -9,7 +9,7 @@
 namespace fsdp {
 namespace {
 
-// A checkpoint has 1,600 parameters and two moments for each of them, all of 4 bytes.
+// A checkpoint has 1,600 parameter elements and two moments for each of them, all of 4 bytes.
 TEST(CheckpointRoom, a_run_is_refused_without_disk_room_for_all_checkpoints_that_exist_at_once) {
   TrainConfig config = config_of("fsdp", 2);
   config.checkpoint.dir = "run";
@@ -26,15 +26,15 @@ TEST(CheckpointRoom, a_run_is_refused_without_disk_room_for_all_checkpoints_that
     EXPECT_CONTAINS(refusal(checkpoints * each - 1), "--checkpoint-dir run: ");
   };
   need(10, 0, 1, 10);
-  need(10, 0, 3, 4);  // checkpoints after steps 3, 6, 9 and 10
+  need(10, 0, 3, 4);  // the run saves after steps 3, 6, 9 and 10
   need(9, 0, 3, 3);
-  need(10, 6, 3, 2);  // checkpoints after steps 9 and 10
+  need(10, 6, 3, 2);  // the run saves after steps 9 and 10
   need(10, 0, 100, 1);
   EXPECT_EQ(
       refusal(each - 1),
       "--checkpoint-dir run: has 19,199 bytes free, too few for 1 checkpoint of 19,200 bytes; "
       "give another folder");
-  // One checkpoint is kept, and a second one needs room while it is written.
+  // With --keep 1 the run keeps one checkpoint, and needs room for a second one while it writes it.
   config.checkpoint.keep = 1;
   need(10, 0, 1, 2);
   EXPECT_CONTAINS(refusal(2 * each - 1), "give --keep, a larger --save-every or another folder");

@@ -60,7 +60,7 @@ TEST(ConfigFile,
   }
 }
 
-TEST(ConfigFile, a_config_file_with_an_option_in_a_table_of_another_subject_is_refused) {
+TEST(ConfigFile, a_config_file_with_an_option_in_the_wrong_table_is_refused) {
   const TemporaryFolder folder;
   for (const std::string table : {"data", "optimiser", "help"})
     EXPECT_EQ(refused({"--config", folder.write("o.toml", "[" + table + "]\nlr = 0.5\n")}),

@@ -27,7 +27,7 @@ void write(const std::string& path, const std::string& text) {
   std::ofstream(path, std::ios::binary) << text;
 }
 
-// Copies of a checkpoint, each with different damage.
+// Makes copies of the checkpoint folder `original`, and damages each copy in another way.
 struct DamagedCopies {
   void add(const std::function<void(const std::string& copy)>& damage) {
     copies.push_back(original + "-damaged-" + std::to_string(copies.size()));

@@ -64,7 +64,7 @@ TEST(LostHostOption, a_run_with_the_documented_microbatches_can_continue_after_i
     const TrainConfig config = parse(options_with(parts, "last"));
     EXPECT_EQ(config.ranks.world, machine.hosts * machine.ranks);
     const int left = config.ranks.world - machine.ranks;
-    // Three hosts of two ranks cannot divide 16 microbatches equally, so two of them continue.
+    // Three hosts of two ranks cannot divide 16 microbatches equally, so only two hosts continue.
     EXPECT_EQ(ranks_that_go_on(config, left), machine.hosts == 4 ? 4 : left) << machine.hosts;
   }
 }

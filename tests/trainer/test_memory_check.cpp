@@ -66,7 +66,9 @@ TEST(MemoryCheck, the_memory_check_of_fsdp_requires_less_than_that_of_replicas) 
   const auto require = [&](int64_t of_rank) {
     require_enough_memory(config, layout_on(4), {}, "shm", 4, 4 * of_rank);
   };
-  require(3 * whole);  // throws nothing; replicas would need at least four copies
+  // The call throws nothing, because a rank of FSDP needs at most three times the bytes of all
+  // parameters. A replica would need four times these bytes.
+  require(3 * whole);
   EXPECT_CONTAINS(error_of<std::runtime_error>([&] { require(3 * whole / 4 + 4 + whole - 1); }),
                   "--mode fsdp of a model needs ");
 }

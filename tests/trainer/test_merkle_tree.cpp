@@ -7,8 +7,8 @@
 namespace fsdp {
 namespace {
 
-// The leaves and roots are those that the reference implementation of Certificate Transparency
-// tests.
+// The leaves and the roots of the Merkle trees in this test are those that the reference
+// implementation of Certificate Transparency tests.
 TEST(MerkleTree, merkle_root_equals_the_examples_of_the_reference_implementation_of_rfc_6962) {
   using namespace std::string_literals;
   const std::vector<std::string> leaves{

@@ -39,7 +39,8 @@ std::vector<at::Tensor> after_updates(int64_t n, std::shared_ptr<MomentFile> fil
 TEST(MomentFile, adamw_with_moments_in_a_file_gives_the_bits_of_moments_in_memory) {
   const TemporaryFolder folder;
   in_a_process([&] {
-    // More elements than an update processes at a time (2^22).
+    // The number of elements of the parameter. It is larger than the number of elements that an
+    // update processes at a time (2^22).
     const int64_t n = (int64_t{1} << 22) + 4800;
     const int64_t bytes = 2 * 4 * n;
     const auto expected = after_updates(n, nullptr);
@@ -59,7 +60,7 @@ TEST(MomentFile, a_moment_files_live_bytes_are_only_its_pages_that_stay_in_memor
     const auto live = [] { return live_bytes::now()[MemoryClass::optimizer_state]; };
     {
       const MomentFile file(folder.path(), 1 << 20, 5000);
-      EXPECT_EQ(live(), 8192);  // 5000 bytes take two whole pages
+      EXPECT_EQ(live(), 8192);  // the 5,000 bytes to keep take two whole pages
     }
     EXPECT_EQ(live(), 0);
     const MomentFile all_pinned(folder.path(), 5000, 1 << 20);

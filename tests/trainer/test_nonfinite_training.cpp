@@ -36,7 +36,7 @@ class FakeStrategy : public UntrainedStrategy {
 const Values kBrokenLoss{.losses = {1, kNan, 1, 1}}, kBrokenNorm{.norms = {1, 1, kInf, 1}};
 
 struct Result : Outcome {
-  std::vector<nlohmann::json> lines;  // the lines of the JSON file
+  std::vector<nlohmann::json> lines;  // the parsed lines of the run's JSON file (--json)
 };
 
 Result train(const Values& of_run, const std::function<void(TrainConfig&)>& change) {

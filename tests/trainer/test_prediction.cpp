@@ -10,7 +10,8 @@
 namespace fsdp {
 namespace {
 
-// Four units whose whole parameters take 256 (root), 384 (a), 512 (b) and 128 (c) bytes.
+// Returns the layout of four units on two ranks. The whole parameters of a unit, with padding, take
+// 256 (root), 384 (a), 512 (b) and 128 (c) bytes.
 ShardLayout four_units() {
   ShardLayout layout;
   layout.world_size = 2;

@@ -66,7 +66,8 @@ TEST(PrintUnits, print_units_trains_nothing_in_any_mode) {
     config.ranks.mode = mode_of(mode);
     config.ranks.world = 2;
     config.reports.print_units = true;
-    FsdpImplementation fsdp{};  // has no functions that train, so the run must not train
+    // This implementation has no functions that train, so the run fails if it trains.
+    FsdpImplementation fsdp{};
     fsdp.shard_layout = [](const TrainConfig&, const Workload&) { return three_units(); };
     const Outcome run = train(fsdp, config);
     EXPECT_EQ(run.status, 0) << mode;

@@ -14,7 +14,8 @@ TEST(Progress, the_progress_on_a_terminal_shows_the_time_left_after_two_seconds)
   EXPECT_EQ(shown(1, 50),
             "\r\033[K[==                      ] 1/10  loss 0.500000  100 tokens/s  2.0 MB live");
   EXPECT_EQ(shown(2, 51.9).find("left"), std::string::npos);
-  EXPECT_CONTAINS(shown(3, 54), "live  14 s left");  // the rest of the run: 7 steps of 2 s
+  // The run has 7 steps left, each of about 2 s.
+  EXPECT_CONTAINS(shown(3, 54), "live  14 s left");
   EXPECT_CONTAINS(shown(5, 250), "live  4 min left");
   EXPECT_CONTAINS(shown(6, 18050), "live  4 h 0 min left");
   const std::string last = shown(10, 400);

@@ -60,7 +60,7 @@ TEST(ReceiptFile, read_receipt_returns_what_write_receipt_wrote) {
   EXPECT_EQ(read.leaves.begin()->second.ranks, receipt.leaves.begin()->second.ranks);
 }
 
-TEST(ReceiptFile, the_root_of_a_receipt_depends_on_hashes_but_not_on_ranks_or_hosts) {
+TEST(ReceiptFile, the_merkle_root_of_a_receipt_depends_on_hashes_but_not_on_ranks_or_hosts) {
   const Receipt one = small_receipt();
   Receipt other = one;
   other.hosts = {"host-c"};

@@ -157,10 +157,12 @@ TEST(Safetensors, tensors_in_a_safetensors_file_must_fill_it_without_gaps_and_ov
   const std::string first = tensor("U8", "[2]", "[0,2]") + ',';
   const std::string order = "the tensors do not fill the file one after the other";
   EXPECT_EQ(refusal(file_text("{" + first + two + "[2,4]}}", 4)), "accepted");
-  EXPECT_EQ(refusal(file_text("{" + first + two + "[1,3]}}", 3)), order);  // they overlap
-  EXPECT_EQ(refusal(file_text("{" + first + two + "[3,5]}}", 5)), order);  // a gap
-  EXPECT_EQ(refusal(file_text("{" + first + two + "[2,4]}}", 5)),
-            order);  // a byte that belongs to no tensor
+  // The two tensors overlap in byte 1.
+  EXPECT_EQ(refusal(file_text("{" + first + two + "[1,3]}}", 3)), order);
+  // Byte 2, between the two tensors, belongs to no tensor.
+  EXPECT_EQ(refusal(file_text("{" + first + two + "[3,5]}}", 5)), order);
+  // Byte 4, the last byte of the file, belongs to no tensor.
+  EXPECT_EQ(refusal(file_text("{" + first + two + "[2,4]}}", 5)), order);
 }
 
 }  // namespace

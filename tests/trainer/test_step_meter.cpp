@@ -9,7 +9,7 @@ namespace {
 
 constexpr int64_t kSecond = 1'000'000'000;
 
-// A dataset whose batches take three seconds of the simulated clock.
+// A dataset whose batch() takes three seconds of the simulated time of `clock`.
 class SlowDataset : public Dataset {
  public:
   explicit SlowDataset(std::shared_ptr<CountedClock> clock) : clock_(std::move(clock)) {}

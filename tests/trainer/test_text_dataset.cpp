@@ -70,7 +70,7 @@ TEST(TextDataset, the_last_tenth_of_a_text_is_held_out) {
     const TextDataset data(read_text_files({file}), 1);
     for (int64_t step = 0; step < 20; ++step)
       EXPECT_TRUE(data.batch(step, 50, 9).targets.eq('a').all().item<bool>());
-    // Five rows that are as far apart as the held-out text allows.
+    // held_out(5, 9) returns five rows of the held-out text, as far apart as possible.
     const Batch rows = data.held_out(5, 9);
     EXPECT_TRUE(torch::equal(rows.inputs.select(1, 0),
                              torch::tensor({'b', 'd', 'f', 'h', 'j'}, torch::kLong)));

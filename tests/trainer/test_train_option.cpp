@@ -16,7 +16,7 @@ std::string notes(const Arguments& arguments) {
 
 TEST(TrainOption, an_invalid_number_of_a_train_option_is_refused_in_one_line) {
   const std::string positive = "a positive number", whole = "a whole number",
-                    beyond = "18446744073709551616";  // 2^64
+                    beyond = "18446744073709551616";  // 2^64, which does not fit into 64 bits
   for (const auto& [option, value, rule] : std::vector<std::array<std::string, 3>>{
            {"--lr", "nan", positive},
            {"--lr", "inf", positive},

@@ -10,7 +10,7 @@
 namespace fsdp {
 namespace {
 
-std::string path_of_log;  // path of the log of the current run
+std::string path_of_log;  // path of the --log file of the current run
 
 // A strategy that reads the log. On rank 0, which writes the log, the loss of a step is the number
 // of lines that the log has when the step begins. On the other ranks the loss is the number of the

@@ -82,7 +82,7 @@ TEST(WordScanner, the_word_scanner_knows_letters_and_numbers_of_other_scripts_th
 
 TEST(WordScanner, bytes_that_are_not_utf_8_are_neither_letters_nor_numbers_nor_spaces) {
   EXPECT_EQ(words(kGPT2Pattern, "a\xFF\xC3 b\xE4\xB8"), Words({"a", "\xFF\xC3", " b", "\xE4\xB8"}));
-  EXPECT_EQ(words(kGPT2Pattern, "\xED\xA0\x80"), Words({"\xED\xA0\x80"}));  // a surrogate
+  EXPECT_EQ(words(kGPT2Pattern, "\xED\xA0\x80"), Words({"\xED\xA0\x80"}));  // U+D800, a surrogate
 }
 
 TEST(WordScanner, the_word_scanner_makes_a_word_of_text_between_two_matches) {

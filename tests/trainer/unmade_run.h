@@ -7,7 +7,7 @@
 
 #include "mode_of.h"
 
-// Options and shard layouts for tests that need no run.
+// This file makes configs and shard layouts for tests that start no run.
 namespace fsdp {
 
 inline TrainConfig config_of(const std::string& mode, int64_t steps = 5) {

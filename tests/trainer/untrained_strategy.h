@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-// Runs the trainer with a fake strategy.
+// This file has what a test needs to run the trainer with a strategy that trains nothing.
 namespace fsdp {
 
 // A strategy that trains nothing and has no parameters. Its loss is 1.
