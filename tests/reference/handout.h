@@ -15,7 +15,7 @@ namespace fsdp {
 
 using Values = std::map<std::string, nlohmann::json>;
 
-// Returns what rank 0 of a run has observed.
+// Returns all values that rank 0 of the run has observed, by the names of the observations.
 inline Values observed_by(const RankRun& run) {
   Values values;
   for (const std::string& name : run.names(0))
@@ -43,7 +43,7 @@ inline std::string handout(int task) {
   return text;
 }
 
-// Returns a number such as "3.54".
+// Returns `value` as a text with `digits` digits after the decimal point, such as "3.54".
 inline std::string rounded(double value, int digits) {
   char text[32];
   std::snprintf(text, sizeof text, "%.*f", digits, value);

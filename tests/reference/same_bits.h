@@ -40,7 +40,9 @@ class SameBits {
 
  private:
   TemporaryFolder folder_;
-  nlohmann::json expected_;  // the last line of the JSON file of the single process
+  // The parsed last line of the JSON file of the run in one process, with which the other runs are
+  // compared.
+  nlohmann::json expected_;
 };
 
 }  // namespace fsdp

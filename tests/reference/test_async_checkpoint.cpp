@@ -53,7 +53,9 @@ void kill_run(pid_t process) {
 TEST(AsyncCheckpoint, a_run_killed_at_random_moments_resumes_to_the_bits_of_an_undisturbed_run) {
   constexpr int kKills = 4;
   constexpr int64_t kSteps = 24;
-  prctl(PR_SET_CHILD_SUBREAPER, 1);  // so that the ranks of a killed process can be waited for
+  // If a process is killed, its ranks become children of this process, which can then wait for
+  // them.
+  prctl(PR_SET_CHILD_SUBREAPER, 1);
   const TemporaryFolder folder;
   TrainConfig config = saving_run({"fsdp", 2}, kSteps, folder.path() + "/saved");
   config.checkpoint.keep = 2;

@@ -7,7 +7,8 @@
 
 #include <reference/trained.h>
 
-// Trains gpt2-tiny over a simulated link with a counted clock.
+// The tests train gpt2-tiny with the options --flops and --link: a clock simulates the time that
+// ranks compute and that bytes need over the link.
 namespace fsdp {
 namespace {
 
@@ -27,7 +28,10 @@ struct Counted {
         besides(line["counted"]["besides"]),
         peaks(line["peak_bytes"]) {}
 
-  std::vector<int64_t> nanoseconds, computing, besides, peaks;  // the index is the rank
+  // Values of each rank; the index is the rank. `nanoseconds`: the simulated time of the run;
+  // `computing`: the part of it in which the rank computed; `besides`: the bytes of memory that is
+  // no tensor; `peaks`: the peak of live bytes.
+  std::vector<int64_t> nanoseconds, computing, besides, peaks;
 };
 
 Counted counted(const TrainConfig& config) {
@@ -35,7 +39,8 @@ Counted counted(const TrainConfig& config) {
   return Counted(train(config, folder));
 }
 
-TEST(CountedRun, two_counted_runs_take_the_same_simulated_time_to_the_nanosecond) {
+TEST(CountedRun,
+     two_equal_runs_with_the_option_flops_take_the_same_simulated_time_to_the_nanosecond) {
   const Counted first = counted(counted_config({"fsdp", 2}));
   const Counted second = counted(counted_config({"fsdp", 2}));
   EXPECT_GT(first.nanoseconds.at(0), 0);
@@ -43,9 +48,10 @@ TEST(CountedRun, two_counted_runs_take_the_same_simulated_time_to_the_nanosecond
   EXPECT_EQ(first.peaks, second.peaks);
 }
 
-TEST(CountedRun, the_simulated_time_and_peak_of_a_run_do_not_depend_on_threads_or_seed) {
+TEST(CountedRun, the_simulated_time_and_peak_memory_of_a_run_do_not_depend_on_threads_or_seed) {
   TrainConfig config = counted_config({"fsdp", 2});
-  config.training.steps = 1;  // because threads without cores of their own are slow
+  // One step only, because this test is slow if the threads share a core.
+  config.training.steps = 1;
   const Counted first = counted(config);
   config.ranks.threads = 2;
   config.training.seed = 7;
@@ -58,12 +64,13 @@ TEST(CountedRun, in_simulated_time_two_ranks_together_compute_as_long_as_one_pro
   const int64_t of_a_rank = counted(counted_config({"fsdp", 2})).computing.at(1);
   const Counted single = counted(counted_config({"single", 2}));
   EXPECT_EQ(single.computing, std::vector<int64_t>{2 * of_a_rank});
-  EXPECT_EQ(single.nanoseconds, single.computing);  // one process waits for no other
+  // A process without other ranks never waits, so it computes for the whole time.
+  EXPECT_EQ(single.nanoseconds, single.computing);
 }
 
 // Both runs evaluate before the first step, which shows the order of the units, so that the first
 // step prefetches.
-TEST(CountedRun, evaluations_and_checkpoints_add_no_simulated_time_to_a_counted_run) {
+TEST(CountedRun, evaluations_and_checkpoints_add_no_time_to_a_run_with_the_option_flops) {
   const TemporaryFolder folder;
   TrainConfig config = counted_config({"fsdp", 2});
   config.data.kind = DataKind::pattern;
@@ -79,7 +86,7 @@ TEST(CountedRun, evaluations_and_checkpoints_add_no_simulated_time_to_a_counted_
   EXPECT_EQ(evaluated.computing, plain.computing);
 }
 
-TEST(CountedRun, the_tokens_per_second_of_a_counted_run_are_those_of_the_simulated_step_time) {
+TEST(CountedRun, with_the_option_flops_tokens_per_second_come_from_the_simulated_time) {
   const TemporaryFolder folder;
   TrainConfig config = counted_config({"fsdp", 2});
   config.data.kind = DataKind::pattern;
@@ -95,15 +102,15 @@ TEST(CountedRun, the_tokens_per_second_of_a_counted_run_are_those_of_the_simulat
   }
 }
 
-TEST(CountedRun, a_counted_run_takes_the_predicted_simulated_time_per_step) {
+TEST(CountedRun, a_run_with_the_option_flops_takes_the_predicted_simulated_time_per_step) {
   const TemporaryFolder folder;
   const auto times = train(counted_config({"fsdp", 2}), folder)["step_seconds"];
-  // The prediction adds the times of units, each rounded to a nanosecond.
+  // The prediction is the sum of the predicted times of units, which are rounded to nanoseconds.
   EXPECT_NEAR(times["measured"].get<double>(), times["predicted"].get<double>(), 1e-7);
   EXPECT_LT(times["predicted"], times["predicted_without_prefetch"]);
 }
 
-TEST(CountedRun, without_prefetch_a_counted_run_takes_longer_but_computes_as_long) {
+TEST(CountedRun, in_simulated_time_a_run_without_prefetch_takes_longer_but_computes_as_long) {
   const Counted with = counted(counted_config({"fsdp", 2}));
   TrainConfig config = counted_config({"fsdp", 2});
   config.sharding.prefetch = false;
@@ -125,7 +132,8 @@ std::unique_ptr<Strategy> strategy_with_hidden_memory(const TrainConfig& config,
   return make_fsdp_strategy(config, std::move(workload), std::move(comm));
 }
 
-TEST(CountedRun, a_counted_run_reports_memory_outside_tensors_for_the_rank_that_allocated_it) {
+TEST(CountedRun,
+     a_run_with_the_option_flops_reports_memory_outside_tensors_for_the_rank_that_allocated_it) {
   const TemporaryFolder folder;
   const FsdpImplementation hiding{strategy_with_hidden_memory, shard_layout, nullptr,
                                   construct_on_meta};
@@ -137,7 +145,8 @@ TEST(CountedRun, a_counted_run_reports_memory_outside_tensors_for_the_rank_that_
   EXPECT_EQ(hidden.peaks, plain.peaks);
 }
 
-TEST(CountedRun, a_counted_run_reports_tensor_bytes_missing_from_live_bytes_as_other_memory) {
+TEST(CountedRun,
+     a_run_with_the_option_flops_reports_tensor_bytes_missing_from_live_bytes_as_other_memory) {
   const auto clock = std::make_shared<FlopClock>(kFlops);
   const RankRun run = run_ranks(1, [&](TestRank& rank) {
     CountedRun counted(clock);
@@ -150,7 +159,8 @@ TEST(CountedRun, a_counted_run_reports_tensor_bytes_missing_from_live_bytes_as_o
   expect_on_all_ranks(run, "hidden", true);
 }
 
-TEST(CountedRun, a_counted_run_prints_the_memory_outside_tensors_of_the_rank_that_has_most_of_it) {
+TEST(CountedRun,
+     a_run_with_the_option_flops_prints_the_memory_outside_tensors_of_the_rank_with_most_of_it) {
   testing::internal::CaptureStdout();
   const int status =
       run_training(counted_config({"fsdp", 2}),

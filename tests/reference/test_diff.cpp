@@ -39,7 +39,8 @@ TEST(Diff, diff_finds_no_difference_between_runs_that_divide_their_microbatches_
   expect_equal(hashes_of(config_of({"single", 3}, 3, 2)), hashes_of(config_of({"fsdp", 3}, 3, 2)));
 }
 
-// Returns an FSDP strategy. On each rank, `Change` changes the model before it is sharded.
+// Returns an FSDP strategy whose model is wrong: on each rank, the function `Change` changes the
+// model before it is sharded.
 template <void (*Change)(Module& model, int rank)>
 std::unique_ptr<Strategy> with(const TrainConfig& config, Workload workload,
                                std::shared_ptr<Communicator> comm) {
@@ -121,7 +122,7 @@ TEST(Diff, diff_refuses_invalid_or_missing_hash_files_and_runs_with_different_se
   const std::string head = R"({"processes": 2, "settings": {}})";
   folder.write("rank.0", head + '\n');
   EXPECT_THROW(read_hashes(folder.path()), std::runtime_error) << "the file of rank 1 is missing";
-  // A line that breaks off, as a killed rank leaves it.
+  // The last line of the file of rank 1 is incomplete, as a rank that is killed leaves it.
   folder.write("rank.1", head + "\n{\"step\": 0, \"what");
   EXPECT_EQ(read_hashes(folder.path()).events.size(), 0U);
   EXPECT_THROW(compare({{{"seed", 1}}, {}}, {{{"seed", 2}}, {}}, false), std::invalid_argument);

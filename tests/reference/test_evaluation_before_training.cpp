@@ -9,7 +9,8 @@ namespace {
 
 constexpr int kEvaluatedParts = 4;
 
-// Trains on additions modulo 7; 9 of the 49 pairs are held out.
+// Returns the config of a run that trains on additions modulo 7. Of the 49 pairs of numbers, 9 are
+// held out for evaluations.
 TrainConfig evaluated_config(const Arranged& how, int64_t steps, int64_t eval_every) {
   TrainConfig config = config_of(how, kEvaluatedParts, steps);
   config.data.kind = DataKind::modular;
@@ -31,7 +32,8 @@ EvaluatedRun run_of(TrainConfig config, const TemporaryFolder& folder) {
   return {lines_of(config.reports.log), last};
 }
 
-// The run without evaluations ends with the same bits, so the evaluation changes no training.
+// The test also trains without evaluations. This run must end with the same bits, because an
+// evaluation must not change the training.
 TEST(EvaluationBeforeTraining, the_first_log_line_has_the_held_out_loss_before_the_first_step) {
   nlohmann::json expected;
   for (const Arranged& how : std::vector<Arranged>{{"single", 2}, {"ddp", 2}, {"fsdp", 2}}) {

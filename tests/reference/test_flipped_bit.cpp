@@ -18,12 +18,14 @@ constexpr int kMicrobatches = 8;
 // computed.
 enum class Place { shard, reduced, moment, message, part, logits };
 
-// A bit that flips once in a run, as in a hardware fault.
+// Describes a bit that flips once in a run, as in a hardware fault: where, on which rank and when.
+// A call of a Flip flips the bit in the tensor that is passed.
 struct Flip {
   Place place;
   int rank;
   int64_t step;
-  int turn;  // which of the rank's microbatches in the step, counted from 0
+  // The index, from 0 on, of the microbatch among those that the rank computes in the step.
+  int turn;
   // `parameter` modulo the number of parameters, and `element` modulo the number of elements,
   // select the element whose bit flips.
   int64_t parameter, element;
@@ -41,7 +43,7 @@ struct Flip {
 // Flips the bit in the first all-gather of `unit` that this rank receives while the object lives.
 class WrongMessage final : public CallObserver {
  public:
-  // `numel`: number of elements of the unit's parameters, without padding.
+  // `numel`: number of elements of the parameters of `unit` together, without padding.
   WrongMessage(const Flip& flip, std::string unit, int64_t numel)
       : flip_(flip), unit_(std::move(unit)), numel_(numel) {}
   void issued(const Call& call, const at::Tensor& output) override {
@@ -131,7 +133,7 @@ std::string unit_of(const std::string& parameter) {
   return parameter.starts_with("h.") ? parameter.substr(0, parameter.find('.', 2)) : "root";
 }
 
-// Registers a hook that flips a bit of the gradient of one microbatch.
+// Registers a hook that flips a bit of the gradient that one microbatch gives to one parameter.
 void flip_in_backward(Module& model, const Flip& flip, int microbatches_of_rank) {
   const auto parameters = distinct_parameters(model);
   const auto& [name, tensor] = parameters[static_cast<size_t>(flip.parameter) % parameters.size()];
@@ -176,7 +178,9 @@ std::unique_ptr<Strategy> make_flipping(const TrainConfig& config, Workload work
 
 TrainConfig config_of_run(const Arranged& how) {
   TrainConfig config = config_of(how, kMicrobatches, kSteps);
-  config.training.allow_nan = true;  // a flipped exponent can make a number infinite
+  // Allows infinite losses and norms, because a flipped bit of an exponent can make a number
+  // infinite.
+  config.training.allow_nan = true;
   return config;
 }
 
@@ -238,7 +242,7 @@ std::vector<std::string> places_of(const RandomRun& run, const std::string& para
       return {in_microbatch(0) + in_unit, in_microbatch(0) + "loss"};
     case Place::part:
       return {in_microbatch(run.flip.turn) + in_unit + "gradient of the microbatch: " + parameter};
-    // The loss can be right after rounding; the first wrong event is then a gradient.
+    // The wrong logits can round to the right loss. Then the first wrong event is a gradient.
     case Place::logits: {
       const std::string microbatch = in_microbatch(run.flip.turn);
       std::vector<std::string> places{microbatch + "loss"};
@@ -248,7 +252,8 @@ std::vector<std::string> places_of(const RandomRun& run, const std::string& para
     }
     case Place::reduced:
       return {step + in_unit + "reduced gradient: " + parameter};
-    // An update can be right after rounding; the next update is then the first wrong event.
+    // The wrong moment can round to the right parameter in an update. Then the first wrong event is
+    // a later update, or the first moment after the last step.
     case Place::moment: {
       std::vector<std::string> places{"step " + std::to_string(kSteps) + ", " + in_unit +
                                       "first moment: " + parameter};
@@ -280,7 +285,8 @@ TEST(FlippedBit, an_audit_in_one_process_names_the_first_value_that_a_flipped_bi
     std::string parameter, unit;
     std::ifstream(run.flip.note) >> parameter >> unit;
     const std::string wrong = compare_with(receipt, {0, kSteps, std::nullopt}, made).wrong;
-    // All events are equal, also the final parameters and moments: the flip was rounded away.
+    // If the audit names no wrong event, rounding has removed all effects of the flip: all events
+    // are equal, also the final parameters and moments.
     if (wrong.empty()) {
       ++vanished;
       continue;

@@ -12,13 +12,15 @@ namespace {
 constexpr int64_t kDdpSteps = 3;
 constexpr int kDdpMicrobatches = 8;
 
-// A bit that flips once in a gradient that lies in its bucket.
+// Describes a bit that flips once in a run with DDP, in a gradient that lies in its bucket.
 struct BucketFlip {
-  // True: the bit flips after the all-reduce, in this rank's copy; false: before the all-reduce.
+  // True: the bit flips after the all-reduce, in the result that `rank` has; false: the bit flips
+  // before the all-reduce.
   bool is_received;
   int rank;
   int64_t step;
-  int turn;  // which of the rank's microbatches in the step, counted from 0
+  // The index, from 0 on, of the microbatch among those that the rank computes in the step.
+  int turn;
   size_t gradient;
   int64_t element;
   int bit;
@@ -88,7 +90,9 @@ std::unique_ptr<BucketReduction> make_flipping_reduction(const std::vector<int64
 
 TrainConfig config_of_ddp(const Arranged& how) {
   TrainConfig config = config_of(how, kDdpMicrobatches, kDdpSteps);
-  config.training.allow_nan = true;  // a flipped exponent can make a number infinite
+  // Allows infinite losses and norms, because a flipped bit of an exponent can make a number
+  // infinite.
+  config.training.allow_nan = true;
   return config;
 }
 

@@ -26,13 +26,14 @@ void reduce_in_buckets(const ToyModel& model, const std::shared_ptr<Communicator
   reducer->finish();
 }
 
-TEST(HandoutOfTask0, prediction_1_of_the_handout_of_task_0_lists_the_buckets_of_the_toy_model) {
+TEST(HandoutOfTask0,
+     the_answer_to_prediction_1_of_task_0_lists_the_gradient_buckets_of_the_toy_model) {
   const Values run = observed_on(1, [](TestRank& rank) {
     std::vector<int64_t> numels;
     for (const auto& parameter : distinct_parameters(*kReplicatedToy()))
       numels.push_back(parameter.tensor.numel());
     const GradientBuckets buckets = gradient_buckets(numels, kBucketOfABlock);
-    std::string places;  // digit i is the bucket of parameter i
+    std::string places;  // digit i is the number of the bucket of parameter i
     for (const auto& place : buckets.places)
       places += std::to_string(place.bucket);
     rank.observe("places", places);
@@ -47,7 +48,8 @@ TEST(HandoutOfTask0, prediction_1_of_the_handout_of_task_0_lists_the_buckets_of_
               "embedding does not fit beside it, so bucket 4 has its 77 elements");
 }
 
-TEST(HandoutOfTask0, prediction_2_of_the_handout_of_task_0_counts_calls_and_bytes) {
+TEST(HandoutOfTask0,
+     the_answer_to_prediction_2_of_task_0_has_the_calls_and_bytes_of_the_all_reduces_of_a_run) {
   const Values run = observed_on(2, [](TestRank& rank) {
     const auto model = kReplicatedToy();
     const auto comm = rank.communicator();
@@ -72,7 +74,8 @@ TEST(HandoutOfTask0, prediction_2_of_the_handout_of_task_0_counts_calls_and_byte
       "in buckets} bytes");
 }
 
-TEST(HandoutOfTask0, prediction_3_of_the_handout_of_task_0_computes_how_long_a_rank_waits) {
+TEST(HandoutOfTask0,
+     the_answer_to_prediction_3_of_task_0_has_the_simulated_time_of_waiting_for_all_reduces) {
   const auto clock = std::make_shared<CountedClock>();
   const Values run = observed_by(run_ranks(
       4,
@@ -105,7 +108,8 @@ TEST(HandoutOfTask0, prediction_3_of_the_handout_of_task_0_computes_how_long_a_r
       "The all-reduces of the last three are issued only at the end of backward: {overlap} micro");
 }
 
-TEST(HandoutOfTask0, prediction_4_of_the_handout_of_task_0_counts_the_bytes_of_ddp) {
+TEST(HandoutOfTask0,
+     the_answer_to_prediction_4_of_task_0_has_the_bytes_that_a_rank_of_ddp_holds_and_receives) {
   const Values run = observed_on(4, [](TestRank& rank) {
     const auto model = make_model("small");
     const auto comm = rank.communicator();

@@ -11,7 +11,7 @@ namespace {
 
 namespace nn = torch::nn;
 
-constexpr int64_t kState = 5'056;  // [bytes] size of a generator's state
+constexpr int64_t kState = 5'056;  // [bytes] size of the state of a random generator
 
 int64_t bytes_of(const nn::Module& module) {
   int64_t bytes = 0;
@@ -39,19 +39,21 @@ Values recorded(const std::function<std::shared_ptr<nn::Module>()>& construct) {
   });
 }
 
-TEST(HandoutOfTask1, prediction_1_of_the_handout_of_task_1_counts_the_bytes_of_a_linear) {
+TEST(HandoutOfTask1,
+     the_answer_to_prediction_1_of_task_1_has_the_bytes_of_a_recorded_linear_layer) {
   const Values run = recorded([] { return nn::Linear(1024, 1024).ptr(); });
   expect_said(1, run, "4 x (1024 x 1024 + 1024) = {parameters} bytes.");
   expect_said(1, run, "so 2 x 5,056 = {states} bytes remain");
   expect_said(1, run, "4,194,304 + 5,056 = {peak} bytes.");
 }
 
-TEST(HandoutOfTask1, prediction_2_of_the_handout_of_task_1_lists_the_operations_of_a_linear) {
+TEST(HandoutOfTask1,
+     the_answer_to_prediction_2_of_task_1_lists_the_recorded_operations_of_a_linear_layer) {
   expect_said(1, recorded([] { return nn::Linear(4, 3).ptr(); }), "`{operations}`");
 }
 
 TEST(HandoutOfTask1,
-     prediction_3_of_the_handout_of_task_1_counts_the_generator_states_of_eight_layers) {
+     the_answer_to_prediction_3_of_task_1_has_the_bytes_of_the_generator_states_of_eight_layers) {
   const Values run = recorded([] {
     auto layers = std::make_shared<nn::Module>();
     for (int i = 0; i < 8; ++i)
@@ -66,7 +68,8 @@ TEST(HandoutOfTask1,
   expect_said(1, {{"ratio", (4 * 1600 * 6400 + 50 * kState) / kState / 100 * 100}}, "1/{ratio}");
 }
 
-TEST(HandoutOfTask1, prediction_4_of_the_handout_of_task_1_counts_the_bytes_of_gpt2_xl) {
+TEST(HandoutOfTask1,
+     the_answer_to_prediction_4_of_task_1_has_the_elements_and_gigabytes_of_gpt2_xl) {
   const Values run = observed_on(1, [](TestRank& rank) {
     std::shared_ptr<Module> model;
     construct_on_meta([&] { model = make_model("gpt2-1558m"); });
@@ -93,7 +96,8 @@ TEST(HandoutOfTask1, prediction_4_of_the_handout_of_task_1_counts_the_bytes_of_g
   expect_said(1, run, "together {GB in all} GB, not {GB of eight}.");
 }
 
-TEST(HandoutOfTask1, section_measure_of_the_handout_of_task_1_counts_the_randomly_filled_tensors) {
+TEST(HandoutOfTask1,
+     the_handout_of_task_1_has_the_number_of_randomly_filled_tensors_of_the_model_small) {
   const Values run = observed_on(1, [](TestRank& rank) {
     std::shared_ptr<Module> model;
     const int64_t before = live_bytes::now().total;

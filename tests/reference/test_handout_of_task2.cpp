@@ -18,7 +18,8 @@ std::vector<NamedParameter> make_parameters(const std::vector<int64_t>& numels) 
   return parameters;
 }
 
-TEST(HandoutOfTask2, prediction_1_of_the_handout_of_task_2_lays_out_three_parameters) {
+TEST(HandoutOfTask2,
+     the_answer_to_prediction_1_of_task_2_has_the_computed_flat_layout_of_three_parameters) {
   std::string offsets, padded;
   for (const int64_t offset : flat_layout(kNumels, 1).offsets)
     offsets += (offsets.empty() ? "" : ", ") + std::to_string(offset);
@@ -33,7 +34,8 @@ TEST(HandoutOfTask2, prediction_1_of_the_handout_of_task_2_lays_out_three_parame
               "{numel} - 62 = {padding} elements of padding");
 }
 
-TEST(HandoutOfTask2, prediction_2_of_the_handout_of_task_2_counts_the_bytes_of_a_unit) {
+TEST(HandoutOfTask2,
+     the_answer_to_prediction_2_of_task_2_has_the_live_bytes_of_a_unit_after_each_call) {
   const Values run = observed_on(4, [](TestRank& rank) {
     const auto alive = [](MemoryClass cls) { return live_bytes::now()[cls]; };
     const auto unit = make_flat_parameter("unit", make_parameters(kNumels), rank.communicator());
@@ -67,7 +69,7 @@ TEST(HandoutOfTask2, prediction_2_of_the_handout_of_task_2_counts_the_bytes_of_a
 }
 
 TEST(HandoutOfTask2,
-     prediction_3_of_the_handout_of_task_2_counts_what_a_rank_receives_for_a_block) {
+     the_answer_to_prediction_3_of_task_2_has_the_bytes_that_a_rank_receives_for_a_block) {
   constexpr int64_t kBlock = 1'049'088;
   const Values run = observed_on(4, [&](TestRank& rank) {
     const auto unit = make_flat_parameter("unit", make_parameters({kBlock}), rank.communicator());
@@ -92,7 +94,8 @@ TEST(HandoutOfTask2,
               "all-reduce it receives twice {one}: {DDP} bytes.");
 }
 
-TEST(HandoutOfTask2, prediction_4_of_the_handout_of_task_2_reads_which_rank_is_missing) {
+TEST(HandoutOfTask2,
+     the_answer_to_prediction_4_of_task_2_names_the_rank_whose_gradient_a_wrong_mean_lacks) {
   const int64_t mean = provenance::mean(4);
   const Values values{{"mean", mean},
                       {"sum", 4 * mean},
@@ -105,8 +108,7 @@ TEST(HandoutOfTask2, prediction_4_of_the_handout_of_task_2_reads_which_rank_is_m
   expect_said(2, values, "{alone} is rank 2's own gradient alone");
 }
 
-// "Going further" in the handout counts the bytes of a unit in bf16.
-TEST(HandoutOfTask2, problem_2_6_of_the_handout_of_task_2_counts_half_of_the_bytes_in_bf16) {
+TEST(HandoutOfTask2, the_answer_in_problem_2_6_of_task_2_has_the_bytes_of_a_unit_in_bf16) {
   const Values run = observed_on(4, [](TestRank& rank) {
     const auto observe = [&](MemoryClass cls) {
       rank.observe(to_string(cls), live_bytes::now()[cls]);
@@ -131,7 +133,8 @@ TEST(HandoutOfTask2, problem_2_6_of_the_handout_of_task_2_counts_half_of_the_byt
   expect_said(2, run, "A rank receives 3/4 x 256 = {received} bytes in each collective.");
 }
 
-TEST(HandoutOfTask2, problem_2_6_of_the_handout_of_task_2_adds_up_small_updates_in_bf16_and_fp32) {
+TEST(HandoutOfTask2,
+     the_answer_in_problem_2_6_of_task_2_has_bf16_values_after_small_updates_of_an_fp32_shard) {
   const Values run = observed_on(1, [](TestRank& rank) {
     const auto unit = make_flat_parameter("unit", make_parameters(kNumels), rank.communicator());
     unit->set_mixed_precision({at::kBFloat16, at::kBFloat16});
@@ -148,7 +151,8 @@ TEST(HandoutOfTask2, problem_2_6_of_the_handout_of_task_2_adds_up_small_updates_
     const at::Tensor bf16 = at::ones({1}, at::kBFloat16);
     for (int steps = 0; steps < 12; ++steps)
       bf16.add_(1. / 1024);
-    EXPECT_EQ(bf16.item<double>(), 1);  // the handout: "would stay 1 for ever"
+    // The handout says that the value of a bf16 parameter "would stay 1 for ever".
+    EXPECT_EQ(bf16.item<double>(), 1);
   });
   expect_said(2, run, "After 4 steps the parameter is {after 4}:");
   expect_said(2, run, "After 5 steps it is {after 5}. After 12 steps it is {after 12}:");

@@ -5,7 +5,8 @@
 namespace fsdp {
 namespace {
 
-TEST(HandoutOfTask3, prediction_1_of_the_handout_of_task_3_counts_the_all_gathers_of_two_blocks) {
+TEST(HandoutOfTask3,
+     the_answer_to_prediction_1_of_task_3_lists_the_all_gathers_of_a_forward_of_two_blocks) {
   const Values run = observed_on(2, [](TestRank& rank) {
     ShardedToy toy(rank, std::make_shared<ToyModel>(2));
     (*toy.model)(toy_tokens(0));
@@ -45,7 +46,8 @@ TEST(HandoutOfTask3, prediction_1_of_the_handout_of_task_3_counts_the_all_gather
   expect_said(3, run, "With the order 0, 1, 0 there is a fourth all-gather, `{fourth}`");
 }
 
-TEST(HandoutOfTask3, prediction_2_of_the_handout_of_task_3_counts_the_bytes_of_four_blocks) {
+TEST(HandoutOfTask3,
+     the_answer_to_prediction_2_of_task_3_has_the_gathered_bytes_of_a_forward_of_four_blocks) {
   const Values run = observed_on(4, [](TestRank& rank) {
     for (const bool reshard : {true, false}) {
       ShardedToy toy(rank, std::make_shared<ToyModel>(4), reshard);
@@ -67,7 +69,7 @@ TEST(HandoutOfTask3, prediction_2_of_the_handout_of_task_3_counts_the_bytes_of_f
 }
 
 TEST(HandoutOfTask3,
-     prediction_3_of_the_handout_of_task_3_names_the_units_that_an_exception_finds_unsharded) {
+     the_answer_to_prediction_3_of_task_3_names_the_units_that_are_unsharded_at_an_exception) {
   const Values run = observed_on(1, [](TestRank& rank) {
     ShardedToy toy(rank, std::make_shared<ToyModel>(2));
     std::string order;
@@ -101,7 +103,8 @@ TEST(HandoutOfTask3,
               "The exception leaves the forward of blocks1 and then the forward of the root.");
 }
 
-TEST(HandoutOfTask3, prediction_4_of_the_handout_of_task_3_counts_the_bytes_of_the_model_small) {
+TEST(HandoutOfTask3,
+     the_answer_to_prediction_4_of_task_3_has_the_gathered_bytes_of_a_forward_of_the_model_small) {
   expect_said(3, costs_of_small(4, true, 1), "4 x (512,256 + 1,049,088) = {gathered in forward}");
   expect_said(3, costs_of_small(4, false, 1),
               "4 x (512,256 + 4 x 1,049,088) = {gathered in forward}");

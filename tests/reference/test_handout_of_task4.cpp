@@ -53,7 +53,8 @@ at::Tensor loss_of(ToyModel& model) {
   return plain_loss(model, 0);
 }
 
-TEST(HandoutOfTask4, prediction_1_of_the_handout_of_task_4_lists_the_signals_of_a_block) {
+TEST(HandoutOfTask4,
+     the_answer_to_prediction_1_of_task_4_has_the_hook_calls_of_a_block_in_backward) {
   const std::string row = "{outputs} | {parameters} | {markers}";
   expect_said(4, signals(loss_of), "| as usual | " + row + " |");
   expect_said(4, signals([](ToyModel& model) {
@@ -81,7 +82,7 @@ TEST(HandoutOfTask4, prediction_1_of_the_handout_of_task_4_lists_the_signals_of_
 }
 
 TEST(HandoutOfTask4,
-     prediction_1_of_the_handout_of_task_4_lists_the_signals_of_a_block_used_twice) {
+     the_answer_to_prediction_1_of_task_4_has_the_hook_calls_of_a_block_that_is_used_twice) {
   const Values twice = signals([](ToyModel& model) {
     model.order = {0, 1, 1, 2};
     return loss_of(model);
@@ -92,7 +93,8 @@ TEST(HandoutOfTask4,
               "{markers} |");
 }
 
-TEST(HandoutOfTask4, prediction_2_of_the_handout_of_task_4_lists_the_collectives_of_backward) {
+TEST(HandoutOfTask4,
+     the_answer_to_prediction_2_of_task_4_lists_the_collectives_of_a_backward_pass) {
   const Values run = observed_on(2, [](TestRank& rank) {
     Sharded sharded(rank, 3);
     const at::Tensor loss = plain_loss(*sharded.model, rank.rank());
@@ -114,7 +116,8 @@ TEST(HandoutOfTask4, prediction_2_of_the_handout_of_task_4_lists_the_collectives
               "bytes. Together with the four all-gathers of forward, it receives {step} bytes,");
 }
 
-TEST(HandoutOfTask4, prediction_3_of_the_handout_of_task_4_counts_the_bytes_of_the_model_small) {
+TEST(HandoutOfTask4,
+     the_answer_to_prediction_3_of_task_4_has_the_received_and_gathered_bytes_of_the_model_small) {
   Values costs = costs_of_small(4, true, 1);
   const Values kept = costs_of_small(4, false, 1);
   const auto fsdp = costs["received"].get<int64_t>(), without = kept.at("received").get<int64_t>();
@@ -137,7 +140,8 @@ TEST(HandoutOfTask4, prediction_3_of_the_handout_of_task_4_counts_the_bytes_of_t
   EXPECT_EQ(costs["more"], kept.at("gathered").get<int64_t>() - costs["gathered"].get<int64_t>());
 }
 
-TEST(HandoutOfTask4, prediction_4_of_the_handout_of_task_4_reads_which_ranks_are_counted) {
+TEST(HandoutOfTask4,
+     the_answer_to_prediction_4_of_task_4_names_the_ranks_that_a_wrong_mean_lacks_or_counts_twice) {
   const Values values{{"mean", provenance::mean(3)}};
   expect_said(4, values, "1 + 5 + 25 = {mean}, and in base 5 this is 111.");
   expect_said(4, values,

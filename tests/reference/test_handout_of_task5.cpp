@@ -30,7 +30,8 @@ void reduce(FlatParameter& unit, std::optional<double> value) {
   unit.wait_for_reduction();
 }
 
-TEST(HandoutOfTask5, prediction_1_of_the_handout_of_task_5_lays_out_unit_b) {
+TEST(HandoutOfTask5,
+     the_answer_to_prediction_1_of_task_5_has_the_computed_layout_of_a_unit_on_2_and_4_ranks) {
   const FlatLayout two = flat_layout({24, 40}, 2), four = flat_layout({24, 40}, 4);
   const int64_t part = four.padded_numel / 4;
   expect_said(5, {},
@@ -65,7 +66,8 @@ Values bytes_of_state() {
   return bytes;
 }
 
-TEST(HandoutOfTask5, prediction_2_of_the_handout_of_task_5_counts_the_bytes_of_the_state) {
+TEST(HandoutOfTask5,
+     the_answer_to_prediction_2_of_task_5_has_the_bytes_of_optimizer_state_on_each_rank) {
   Values bytes = bytes_of_state();
   bytes["more on 0"] = bytes["2, 0"].get<int64_t>() + 4;
   bytes["more on 1"] = bytes["2, 1"].get<int64_t>() + 4;
@@ -77,7 +79,8 @@ TEST(HandoutOfTask5, prediction_2_of_the_handout_of_task_5_counts_the_bytes_of_t
               "Then each rank has one more piece with W = 2: {more on 0} and {more on 1} bytes.");
 }
 
-TEST(HandoutOfTask5, prediction_3_of_the_handout_of_task_5_counts_the_state_of_the_model_small) {
+TEST(HandoutOfTask5,
+     the_answer_to_prediction_3_of_task_5_has_the_bytes_of_optimizer_state_of_the_model_small) {
   Values costs = costs_of_small(4, true, 2);
   costs["moments"] = costs["state"].get<int64_t>() - 5 * 4;
   expect_said(5, costs,
@@ -101,7 +104,8 @@ nlohmann::json after_a_step(std::optional<double> gradient) {
   return run.at("value");
 }
 
-TEST(HandoutOfTask5, prediction_4_of_the_handout_of_task_5_follows_a_parameter_through_a_step) {
+TEST(HandoutOfTask5,
+     the_answer_to_prediction_4_of_task_5_has_the_value_of_a_parameter_after_a_step_of_adamw) {
   const Values values{{"unused", after_a_step(std::nullopt)},
                       {"used", after_a_step(0.001)},
                       {"not divided", after_a_step(0.002)}};
@@ -110,7 +114,8 @@ TEST(HandoutOfTask5, prediction_4_of_the_handout_of_task_5_follows_a_parameter_t
   expect_said(5, values, "With a gradient of 0.002 the value is {not divided} as well.");
 }
 
-TEST(HandoutOfTask5, prediction_5_of_the_handout_of_task_5_computes_the_norms_that_mistakes_give) {
+TEST(HandoutOfTask5,
+     the_answer_to_prediction_5_of_task_5_has_the_gradient_norms_that_three_mistakes_give) {
   const double first = 9, second = 16;
   expect_said(5, {},
               "With the root first, the norm is " +

@@ -7,7 +7,7 @@
 namespace fsdp {
 namespace {
 
-constexpr int64_t kMs = 1'000'000;  // [ns]
+constexpr int64_t kMs = 1'000'000;  // a millisecond, in ns
 
 // Joins neighbouring calls of one operation: "all_gather root, blocks0; " in place of "all_gather
 // root; all_gather blocks0; ".
@@ -23,7 +23,8 @@ std::string joined(const std::vector<Call>& log) {
   return result;
 }
 
-TEST(HandoutOfTask6, prediction_1_of_the_handout_of_task_6_lists_the_calls_of_the_second_step) {
+TEST(HandoutOfTask6,
+     the_answer_to_prediction_1_of_task_6_lists_the_collectives_of_the_second_step) {
   const Values run = observed_on(2, [](TestRank& rank) {
     PrefetchingToy toy(rank, 2, 3);
     toy.step(rank);
@@ -55,7 +56,7 @@ TEST(HandoutOfTask6, prediction_1_of_the_handout_of_task_6_lists_the_calls_of_th
 }
 
 TEST(HandoutOfTask6,
-     prediction_2_of_the_handout_of_task_6_counts_the_unsharded_bytes_of_each_limit) {
+     the_answer_to_prediction_2_of_task_6_has_the_most_unsharded_bytes_with_each_prefetch_limit) {
   const Values run = observed_on(2, [&](TestRank& rank) {
     for (const int limit : {1, 2, 3}) {
       PrefetchingToy toy(rank, limit, 4);
@@ -97,12 +98,13 @@ Values step_of_the_pictures(int limit, int64_t collective) {
     rank.observe("backward", (clock->now() - middle) / kMs);
     rank.observe("step", (clock->now() - start) / kMs);
   };
-  const std::chrono::nanoseconds hop(collective * kMs);  // two ranks: one hop
+  // A collective of two ranks takes one hop, so the time of a hop is that of a collective.
+  const std::chrono::nanoseconds hop(collective * kMs);
   return observed_by(run_ranks(2, body, over_counted_link(clock, hop)));
 }
 
 TEST(HandoutOfTask6,
-     prediction_3_of_the_handout_of_task_6_and_the_pictures_count_the_milliseconds_of_a_step) {
+     the_answer_to_prediction_3_and_the_pictures_of_task_6_have_the_simulated_time_of_a_step) {
   const Values one = step_of_the_pictures(1, 4), two = step_of_the_pictures(2, 4);
   for (const std::string pass : {"forward", "backward"}) {
     expect_said(6, one, pass + ", no prefetch: {" + pass + "} ms");
@@ -115,7 +117,7 @@ TEST(HandoutOfTask6,
 }
 
 TEST(HandoutOfTask6,
-     prediction_4_of_the_handout_of_task_6_counts_the_milliseconds_over_a_slower_link) {
+     the_answer_to_prediction_4_of_task_6_has_the_simulated_time_of_a_step_over_a_slower_link) {
   Values ms;
   for (const int64_t collective : {12, 6}) {
     const std::string of = " of " + std::to_string(collective);
@@ -131,8 +133,7 @@ TEST(HandoutOfTask6,
   expect_said(6, ms, "{one of 6} / {two of 6} = {ratio of 6} times as fast.");
 }
 
-TEST(HandoutOfTask6,
-     section_measure_of_the_handout_of_task_6_predicts_the_bytes_of_the_model_small) {
+TEST(HandoutOfTask6, the_handout_of_task_6_has_the_received_and_gathered_bytes_of_the_model_small) {
   Values costs = costs_of_small(2, true, 1);
   const Values two = costs_of_small(2, true, 2);
   EXPECT_EQ(two.at("all_gather"), costs["all_gather"]);
@@ -143,7 +144,7 @@ TEST(HandoutOfTask6,
 }
 
 TEST(HandoutOfTask6,
-     section_measure_of_the_handout_of_task_6_predicts_the_milliseconds_on_the_link) {
+     the_handout_of_task_6_has_the_time_that_collectives_take_over_the_simulated_link) {
   const Link link = parse_link("2ms,200MB/s");
   const auto milliseconds = [&](int64_t elements) {
     return static_cast<double>(link.time(Operation::all_gather, elements * 4 / 2, 2)) / kMs;

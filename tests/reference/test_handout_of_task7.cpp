@@ -10,7 +10,7 @@
 namespace fsdp {
 namespace {
 
-constexpr int64_t kMillisecond = 1'000'000;  // [ns]
+constexpr int64_t kMillisecond = 1'000'000;  // a millisecond, in ns
 
 TEST(HandoutOfTask7, the_step_times_in_the_table_of_task_7_are_those_of_predict_step_time) {
   std::string row = "| step, ms |";
@@ -26,7 +26,8 @@ TEST(HandoutOfTask7, the_step_times_in_the_table_of_task_7_are_those_of_predict_
   expect_said(7, {}, row);
 }
 
-TEST(HandoutOfTask7, prediction_1_of_the_handout_of_task_7_counts_the_bytes_of_the_model_small) {
+TEST(HandoutOfTask7,
+     the_answer_to_prediction_1_of_task_7_has_the_held_and_received_bytes_of_the_model_small) {
   const Values costs = costs_of_small(4, true, 2);
   expect_said(7, costs, "The shards take 4N/W = {shards} bytes.");
   expect_said(7, costs, "4 x (R + 2U) = 4 x (512,256 + 2 x 1,049,088) = {gathered} bytes.");
@@ -68,7 +69,7 @@ int64_t held_twice(const torch::nn::Module& root, const std::vector<Module*>& wr
 }
 
 TEST(HandoutOfTask7,
-     prediction_2_of_the_handout_of_task_7_counts_elements_that_are_held_more_than_once) {
+     the_answer_to_prediction_2_of_task_7_has_the_elements_that_nested_units_hold_more_than_once) {
   const Values run = observed_on(1, [](TestRank& rank) {
     TwoOuter model;
     std::vector<Module*> wrapped;
@@ -100,7 +101,8 @@ nlohmann::json units_of_small(const std::string& policy) {
   return run.at("names");
 }
 
-TEST(HandoutOfTask7, prediction_3_of_the_handout_of_task_7_counts_the_units_of_each_size) {
+TEST(HandoutOfTask7,
+     the_answer_to_prediction_3_of_task_7_has_the_number_of_units_that_wrap_by_size_makes) {
   expect_said(7, {},
               "and in every layer attn, w1, w2, w3: " +
                   std::to_string(units_of_small("size:1000000").size()) + " units with the root");
@@ -117,7 +119,8 @@ TEST(HandoutOfTask7, prediction_3_of_the_handout_of_task_7_counts_the_units_of_e
   EXPECT_NE(units_of_small("size:4196353"), blocks);
 }
 
-TEST(HandoutOfTask7, prediction_4_of_the_handout_of_task_7_counts_the_all_gathers_of_an_export) {
+TEST(HandoutOfTask7,
+     the_answer_to_prediction_4_of_task_7_has_the_number_of_all_gathers_of_an_export) {
   const Values costs = costs_of_small(2, true, 2);
   EXPECT_EQ(costs.at("calls of an export"), 6);
   expect_said(7, costs,
@@ -125,7 +128,8 @@ TEST(HandoutOfTask7, prediction_4_of_the_handout_of_task_7_counts_the_all_gather
               "gathered twice. The largest unit, a block, takes {gathered by an export} bytes.");
 }
 
-TEST(HandoutOfTask7, question_3_of_the_handout_of_task_7_counts_the_bytes_of_gpt2_xl) {
+TEST(HandoutOfTask7,
+     the_answer_to_question_3_of_task_7_has_the_gigabytes_of_gpt2_xl_with_fsdp_and_ddp) {
   const Values run = observed_on(1, [](TestRank& rank) {
     std::shared_ptr<Module> model;
     construct_on_meta([&] { model = make_model("gpt2-1558m"); });

@@ -39,7 +39,7 @@ RunHashes computed(const Recomputation& piece, const std::string& checkpoint = "
   return read_hashes(config.reports.hashes);
 }
 
-TEST(Receipt, receipts_of_every_mode_and_number_of_ranks_have_the_same_root) {
+TEST(Receipt, receipts_of_every_mode_and_number_of_ranks_have_the_same_merkle_root) {
   const std::string root = receipt_of(with_receipt({"single", 1}, 8)).root();
   const std::vector<Arranged> all{{"single", 4}, {"ddp", 2},  {"ddp", 4},
                                   {"fsdp", 1},   {"fsdp", 2}, {"fsdp", 4, 2}};
@@ -90,7 +90,8 @@ TEST(Receipt, an_audit_finds_a_receipts_event_that_is_missing_added_or_changed) 
   wrong.leaves.at(key).event.hash ^= 1;
   Verdict verdict = compare_with(wrong, piece, made);
   EXPECT_EQ(verdict.wrong, place);
-  EXPECT_EQ(verdict.ranks, std::vector<int>{0});  // microbatch 2 is the second one of rank 0
+  // Rank 0 has computed microbatch 2, as its second microbatch.
+  EXPECT_EQ(verdict.ranks, std::vector<int>{0});
   wrong = right;
   wrong.leaves.erase(key);
   EXPECT_EQ(compare_with(wrong, piece, made).wrong, place + ": the receipt does not have it");

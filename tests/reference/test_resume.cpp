@@ -22,8 +22,8 @@ void expect_undisturbed(const std::vector<Arranged>& stages, int64_t each, int p
     TrainConfig config = fsdp::config_of(how, parts, steps_of_run);
     if (!in_fp16) return config;
     config.precision.policy = {at::kHalf, at::kHalf};
-    config.precision.loss_scaler =
-        LossScaler(LossScaler::kLargest, 2);  // so large a scale that steps are skipped
+    // The loss scale is so large at first that gradients overflow in fp16 and steps are skipped.
+    config.precision.loss_scaler = LossScaler(LossScaler::kLargest, 2);
     return config;
   };
   const Json expected = train(config_of(stages[0], steps), folder);

@@ -24,9 +24,10 @@ namespace {
 using Counts = std::map<std::string, int>;
 using Notes = ProcessGroupOfOne::Notes;
 
-constexpr int kUnits = 4;  // three blocks and the root
+constexpr int kUnits = 4;  // number of units of the model: three blocks and the root
 
-std::shared_ptr<Notes> notes;  // the calls of the latest process group
+// A list of the calls of the process group that make_noted_transport() has made last, as texts.
+std::shared_ptr<Notes> notes;
 
 std::shared_ptr<Transport> make_noted_transport(const RankContext& /*context*/,
                                                 std::shared_ptr<Ledger> ledger,
@@ -62,7 +63,7 @@ Counts operators_of_step(Strategy& strategy, int64_t step) {
   return OperatorCalls::so_far();
 }
 
-// Returns how often forward and backward of a model that is not sharded call each operator.
+// Returns for each operator how often forward and backward of a model that is not sharded call it.
 Counts operators_of_model(const TrainConfig& config) {
   const auto model = build_model(config);
   model->to(config.precision.policy.param_dtype);
@@ -72,7 +73,8 @@ Counts operators_of_model(const TrainConfig& config) {
   return OperatorCalls::so_far();
 }
 
-// Returns `counts` minus `others`, without the counts that are 0.
+// Subtracts the calls of each operator in `others` from those in `counts`. Returns the differences
+// that are not 0.
 Counts beyond(const Counts& others, Counts counts) {
   for (const auto& [name, calls] : others)
     counts[name] -= calls;
@@ -114,7 +116,7 @@ TEST_IN_A_PROCESS(StepOnAGpu, the_sum_of_gradients_of_several_microbatches_is_di
   EXPECT_EQ(counts.at("_fused_adamw_"), 1);
 }
 
-// Replaces the CPU's allocator, and notes the requested sizes.
+// An allocator that replaces the allocator of the CPU, and notes the sizes that are requested.
 class NotingAllocator : public c10::Allocator {
  public:
   c10::DataPtr allocate(size_t bytes) override {
@@ -126,7 +128,7 @@ class NotingAllocator : public c10::Allocator {
     inner_->copy_data(to, from, bytes);
   }
 
-  std::vector<size_t> sizes;  // number of bytes of each request
+  std::vector<size_t> sizes;  // [bytes] the size of each request, in order
 
  private:
   c10::Allocator* inner_{c10::GetAllocator(c10::kCPU)};
@@ -140,7 +142,8 @@ TEST_IN_A_PROCESS(StepOnAGpu,
   c10::SetAllocator(c10::kCPU, &allocator, /*priority=*/255);
   for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
     const auto strategy = strategy_of(config_in(dtype));
-    train(*strategy, 0);  // the first step records the order of units and makes optimizer state
+    // The first step allocates more: it records the order of units and makes the optimizer state.
+    train(*strategy, 0);
     allocator.sizes.clear();
     train(*strategy, 1);
     const auto first = std::exchange(allocator.sizes, {});

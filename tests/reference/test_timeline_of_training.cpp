@@ -45,7 +45,7 @@ void train(TestRank& rank, const TrainConfig& config) {
 
 struct Recorded {
   RankRun run;
-  std::vector<std::vector<Event>> events;  // the index is the rank
+  std::vector<std::vector<Event>> events;  // the events of each rank; the first index is the rank
 };
 
 Recorded record(const TrainConfig& config) {
@@ -102,7 +102,8 @@ MULTI_RANK_TEST(
   }
 }
 
-// The test compares only the spans and frees of the second step.
+// The test compares the order of the units in the forward spans, the backward spans and the frees
+// of the second step.
 MULTI_RANK_TEST(TrainingTimeline, the_timeline_of_a_training_step_has_spans_and_frees_in_order) {
   using Names = std::vector<std::string>;
   const std::map<EventKind, Names> expected{

@@ -78,7 +78,7 @@ std::unique_ptr<Strategy> make_wrong_on_rank_1(const TrainConfig& config, Worklo
   return make_fsdp_strategy(config, std::move(workload), comm);
 }
 
-TEST(Watch, in_every_mode_the_watch_of_a_correct_run_finds_only_equal_events) {
+TEST(Watch, in_every_mode_the_option_watch_finds_only_equal_events_in_a_correct_run) {
   for (const auto& [mode, world] : {std::pair("single", 1), {"ddp", 2}, {"fsdp", 4}}) {
     SCOPED_TRACE(mode);
     const TemporaryFolder folder;
@@ -91,7 +91,7 @@ TEST(Watch, in_every_mode_the_watch_of_a_correct_run_finds_only_equal_events) {
 }
 
 // The run has so many steps that it would take minutes if it were not ended early.
-TEST(Watch, if_one_rank_of_a_watched_run_computes_wrong_bits_the_run_ends_and_names_it) {
+TEST(Watch, a_run_with_the_option_watch_ends_and_names_the_rank_that_computes_wrong_bits) {
   const TemporaryFolder folder;
   const Ended ended = run(watched_run("fsdp", 2, 100'000, folder),
                           {make_wrong_on_rank_1, shard_layout, checkpoint_blocks, construct_on_meta,
@@ -102,7 +102,7 @@ TEST(Watch, if_one_rank_of_a_watched_run_computes_wrong_bits_the_run_ends_and_na
   EXPECT_CONTAINS(ended.errors, ", made by rank 1 on ");
 }
 
-TEST(Watch, a_watched_run_continues_if_recomputing_a_microbatch_fails) {
+TEST(Watch, a_run_with_the_option_watch_continues_if_recomputing_a_microbatch_fails) {
   const TemporaryFolder folder;
   TrainConfig config = watched_run("fsdp", 2, 6, folder);
   config.reports.watch_program = "/bin/false";
