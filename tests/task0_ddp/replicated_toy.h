@@ -18,7 +18,7 @@ namespace fsdp {
 using MakeToy = std::function<std::shared_ptr<ToyModel>()>;
 inline const MakeToy kReplicatedToy = [] { return std::make_shared<ToyModel>(3); };
 
-// A loss as one rank computes it, from tokens that differ between ranks.
+// A function that returns the loss that rank `rank` computes. The tokens differ between ranks.
 using Loss = std::function<at::Tensor(ToyModel& model, int rank)>;
 inline const Loss kPlainLoss = [](ToyModel& model, int rank) {
   return model(toy_tokens(rank)).square().sum();
@@ -52,7 +52,7 @@ inline void observe_gradients(TestRank& rank, const ToyModel& model) {
 // divides the sum by W.
 inline void compute_means(ToyModel& model, int world_size, const Loss& loss) {
   const auto parameters = distinct_parameters(model);
-  std::vector<std::vector<at::Tensor>> gradients(parameters.size());  // [parameter][rank]
+  std::vector<std::vector<at::Tensor>> gradients(parameters.size());  // indices: [parameter][rank]
   for (int r = 0; r < world_size; ++r) {
     const at::Tensor of_rank = loss(model, r);
     if (of_rank.requires_grad()) of_rank.backward();
@@ -85,7 +85,7 @@ inline const Loss kBlockUnusedOnRank0 = [](ToyModel& model, int rank) {
   return kPlainLoss(model, rank);
 };
 
-// A loss that reaches no parameter on rank 0.
+// A loss that depends on no parameter on rank 0, so backward reaches none there.
 inline const Loss kNothingOnRank0 = [](ToyModel& model, int rank) {
   return rank == 0 ? at::ones({3}).requires_grad_(true).sum() : kPlainLoss(model, rank);
 };
@@ -97,14 +97,14 @@ inline const Loss kReverseOrderOnOddRanks = [](ToyModel& model, int rank) {
   return kPlainLoss(model, rank);
 };
 
-// A ToyModel whose bias in block 1 requires no gradient.
+// A function that makes a ToyModel whose bias in block 1 requires no gradient.
 inline const MakeToy kFrozenBias = [] {
   auto model = std::make_shared<ToyModel>(3);
   model->blocks[1]->bias.set_requires_grad(false);
   return model;
 };
 
-// A ToyModel whose blocks 0 and 2 share their weight.
+// A function that makes a ToyModel whose blocks 0 and 2 share their weight.
 inline const MakeToy kTiedBlocks = [] {
   auto model = std::make_shared<ToyModel>(3);
   model->blocks[2]->tie_weight(model->blocks[0]->weight);

@@ -105,7 +105,7 @@ MULTI_RANK_TEST(T0_2_bucket_reducer, a_gradient_that_a_rank_did_not_mark_ready_c
     const auto reducer = make_bucket_reducer(kShapes, kNineElements, rank.communicator());
     reducer->begin();
     write(*reducer, 3, 1);
-    reducer->place(2).fill_(7);  // written, but ready(2) is never called
+    reducer->place(2).fill_(7);  // writes gradient 2, but ready(2) is never called
     if (rank.rank() == 0) write(*reducer, 0, 1);
     observe_buckets(rank, reducer->finish());
   });

@@ -15,10 +15,11 @@ struct Construction {
   Construct construct;
 };
 
-std::vector<Construction> modules_of_torch();  // modules of torch::nn, initialized by torch::nn
-// Modules whose tensors nn::init or random operations fill.
+// Returns constructions of modules of torch::nn, whose constructors initialize the parameters.
+std::vector<Construction> modules_of_torch();
+// Returns constructions of modules whose tensors nn::init or random operations fill.
 std::vector<Construction> init_functions();
-// A module that calls its batch norm and dropout in its constructor.
+// Returns a construction of a module that calls its batch norm and dropout in its constructor.
 Construction called_submodules();
 
 // Returns a construction of an nn::TransformerEncoderLayer of this width. run_layer() runs its

@@ -11,7 +11,7 @@ namespace {
 
 namespace nn = torch::nn;
 
-// Returns the sizes of each parameter, by its name.
+// Returns the sizes of each parameter of `module`: an object, name of the parameter -> sizes.
 nlohmann::json sizes_of(const nn::Module& module) {
   nlohmann::json sizes;
   for (const auto& item : module.named_parameters())

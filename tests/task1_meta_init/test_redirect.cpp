@@ -261,7 +261,7 @@ TEST(T1_1_redirect, construct_on_meta_draws_no_random_number) {
 }
 
 TEST(T1_1_redirect, construct_on_meta_needs_no_memory_for_a_tensor) {
-  // Number of bytes allowed for generator states and scalars.
+  // Number of bytes that the test allows for generator states and scalars.
   constexpr int64_t kSmall = 64 * 1'024;
   const RankRun run = run_ranks(1, [](TestRank& rank) {
     torch::rand({1});

@@ -171,7 +171,7 @@ TEST(T1_2_replay, a_copy_of_the_parameter_list_sees_materialized_parameters) {
   const RankRun run = run_ranks(1, [](TestRank& rank) {
     nn::Linear linear{nullptr};
     const DeferredInit init([&] { linear = nn::Linear(4, 3); });
-    // Copies of the tensor objects, such as an optimizer holds.
+    // Copies of the at::Tensor handles of the parameters, as an optimizer holds them.
     const std::vector<at::Tensor> held = linear->parameters();
     init.materialize_module(*linear);
     std::vector<std::string> seen;
@@ -184,7 +184,7 @@ TEST(T1_2_replay, a_copy_of_the_parameter_list_sees_materialized_parameters) {
     const at::Tensor output = linear(torch::ones({1, 4})).detach();
     at::NoGradGuard no_grad;
     for (const at::Tensor& parameter : held)
-      parameter.sub_(parameter.grad());  // the gradient is 2 in each element
+      parameter.sub_(parameter.grad());  // each element of the gradient is 2
     rank.observe("change", numbers_of(output - linear(torch::ones({1, 4}))));
   });
   expect_on_all_ranks(run, "each parameter as its holder sees it",

@@ -263,8 +263,8 @@ TEST(T1_3_bounded_replay, strided_tensors_equal_eager_ones_and_keep_their_stride
   expect_as_eager({holder("strided",
                           [](Holder& self) {
                             self.parameter("transposed", torch::randn({9, 5}).t());
-                            // normal_() draws 16 and more numbers in another order if they are
-                            // contiguous.
+                            // For a contiguous tensor of 16 or more elements, normal_() draws the
+                            // numbers in another order than for a transposed one.
                             self.buffer("drawn transposed", torch::empty({9, 5}).t().normal_());
                             self.buffer("drawn after", torch::randn({20}));
                           })},
