@@ -6,7 +6,7 @@
 
 #include "small_unit.h"
 
-// 16 units of 1 MB, which are large enough for RetainedMemory to measure.
+// This file makes 16 units of about 1 MB. They are large enough for RetainedMemory to measure.
 namespace fsdp {
 
 inline const std::vector<std::vector<int64_t>> kLargeShapes{

@@ -5,7 +5,8 @@
 
 #include "small_unit.h"
 
-// A unit with mixed precision, the policies that the tests use, and gradients for it.
+// This file has a unit with mixed precision, the policies that the tests set for it, and its
+// gradients.
 namespace fsdp {
 
 inline std::shared_ptr<FlatParameter> make_mixed_unit(
@@ -25,7 +26,8 @@ inline const std::vector<MixedPrecisionPolicy> kPolicies{kBf16,
                                                          {at::kFloat, at::kBFloat16},
                                                          {}};
 
-// Returns for example "; param_dtype Half, reduce_dtype BFloat16".
+// Returns the dtypes of `policy` as a text: "; param_dtype Half, reduce_dtype BFloat16". Tests
+// append it to the names of observations.
 inline std::string with(const MixedPrecisionPolicy& policy) {
   return std::string("; param_dtype ") + c10::toString(policy.param_dtype) + ", reduce_dtype " +
          c10::toString(policy.reduce_dtype);

@@ -22,10 +22,11 @@ inline const std::vector<std::vector<int64_t>> kShapes{
     test_choice<std::vector<int64_t>>("shape of p2", {{2, 3, 4}, {3, 3, 3}, {3, 9}, {2, 11}})};
 inline const std::vector<int64_t> kOffsets{0, 48, 64};
 
-// A unit that has only three elements. Two of its four parameters are empty.
+// The shapes of the parameters of a unit that has only three elements. Two of its four parameters
+// are empty.
 inline const std::vector<std::vector<int64_t>> kTinyShapes{{0}, {1}, {2, 0}, {2}};
 
-// Returns the padded number of elements of a unit of kShapes on `world_size` ranks.
+// Returns the number of elements, with padding, of a unit of kShapes on `world_size` ranks.
 inline int64_t padded_numel(int world_size) {
   return round_up(48 + 16 + 32, int64_t{16} * world_size);
 }
@@ -151,7 +152,7 @@ inline void expect_mean_gradient(const RankRun& run, const std::string& name,
 
 // A link whose time is counted, not measured. An all-gather and a reduce-scatter take one hop for
 // each other rank.
-inline constexpr int64_t kHop = 1'000;  // [ns]
+inline constexpr int64_t kHop = 1'000;  // time of a hop, in ns
 inline RunOptions counted_link(const std::shared_ptr<CountedClock>& clock) {
   RunOptions options;
   options.link = Link{std::chrono::nanoseconds(kHop), 1e18};

@@ -135,15 +135,16 @@ class MetaUnit {
   }
 
   std::vector<at::Tensor> values_;
-  // On the meta device until make_flat_parameter() makes them views of the flat tensor.
+  // The parameters of the unit. They are on the meta device until make_flat_parameter() makes them
+  // views of the flat tensor.
   std::vector<NamedParameter> parameters_;
   std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> given_;
 };
 
 void observe_shard(TestRank& rank, const std::string& name,
                    const std::shared_ptr<FlatParameter>& unit) {
-  rank.observe(name, unit->shard().detach().nan_to_num(0),
-               places_of_shard(*unit));  // replaces the padding, which is NaN, by 0
+  // nan_to_num() replaces the padding, which is NaN, by 0.
+  rank.observe(name, unit->shard().detach().nan_to_num(0), places_of_shard(*unit));
 }
 
 // Expects the parameters' values in the shards that the ranks observed as `name`.
@@ -233,8 +234,9 @@ MULTI_RANK_TEST(T2_2_shard, a_rank_keeps_only_its_shard_of_the_unit_in_memory) {
   });
   expect_part_of(run, "what the rank keeps", large_bytes());
   expect_no_copies(run, "what the rank keeps", large_bytes());
-  // A wrong solution may also copy the unit later, when the unit is used. If using the unit fails
-  // for another reason, tests of other problems report it.
+  // A wrong solution may also copy the elements of a unit later, when the unit is used. So the test
+  // also uses the units. If the use of a unit fails for another reason, this test does not fail:
+  // the tests of the other problems of task 2 report that failure.
   const RankRun later = try_ranks(world_size(), use_large_units);
   expect_no_copies(later, "what the rank keeps after reshard()", large_bytes());
   expect_no_copies(later, "what the rank keeps after reduce_gradient()", large_bytes());

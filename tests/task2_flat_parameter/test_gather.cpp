@@ -165,7 +165,8 @@ MULTI_RANK_TEST(T2_4_reshard, reshard_frees_the_storage_that_every_view_shares) 
     const auto unit = make_unit(rank);
     const LiveBytes before = live_bytes::now();
     unit->unshard();
-    const at::Tensor view = unit->parameters()[0].tensor.t();  // a view as autograd saves it
+    // A view of the parameter, as autograd saves it in forward.
+    const at::Tensor view = unit->parameters()[0].tensor.t();
     rank.observe("gathered bytes while unsharded", live_bytes_in(MemoryClass::gathered));
     unit->reshard();
     rank.observe("bytes that reshard() left alive", live_bytes::now().total - before.total);

@@ -261,7 +261,8 @@ MULTI_RANK_TEST(T2_5_flat_gradient,
   const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {
     const auto unit = make_unit(rank);
     for (size_t i = 0; i < 3; ++i) {
-      const at::Tensor transposed = random_gradient(0, i);  // lies transposed in memory
+      // random_gradient() returns a tensor that lies transposed in memory. Its values are replaced.
+      const at::Tensor transposed = random_gradient(0, i);
       unit->parameters()[i].tensor.mutable_grad() = transposed.copy_(elements_in_order(i));
       unit->mark_gradient_ready(i);
     }
@@ -272,7 +273,8 @@ MULTI_RANK_TEST(T2_5_flat_gradient,
 }
 
 MULTI_RANK_TEST(T2_5_flat_gradient, with_a_gradient_divide_factor_the_sum_is_divided_by_it) {
-  const std::set<int> factors{1, 2 * world_size() - 1};  // on one rank, both factors are 1
+  // The gradient divide factors with which the test runs. On one rank, both are 1.
+  const std::set<int> factors{1, 2 * world_size() - 1};
   const auto name = [](int factor) { return "the sum divided by " + std::to_string(factor); };
   const RankRun oracle = run_oracle([&](TestRank& rank) {
     const auto sum = static_cast<double>(provenance::mean(world_size()) * world_size());
@@ -385,7 +387,7 @@ MULTI_RANK_TEST(T2_5_flat_gradient, after_discard_unreduced_gradients_no_later_g
       at::Tensor& gradient = unit->parameters()[i].tensor.mutable_grad();
       const at::Tensor before = gradient;
       set_gradient(unit->parameters()[i], rank);
-      if (before.defined()) gradient += before;  // autograd adds to .grad
+      if (before.defined()) gradient += before;  // as autograd adds to an existing .grad
       unit->mark_gradient_ready(i);
     }
     reduce(*unit);

@@ -39,7 +39,7 @@ MULTI_RANK_TEST(T2_6_mixed_gradient, collectives_have_the_dtypes_of_the_mixed_pr
 constexpr std::array kClasses{MemoryClass::shards, MemoryClass::gathered, MemoryClass::gradients,
                               MemoryClass::sharded_gradients, MemoryClass::communication};
 
-// Returns an observation of the bytes in each of kClasses, in their order.
+// Returns what observe_bytes() observes if `bytes` has the live bytes of each class of kClasses.
 nlohmann::json by_class(const std::array<int64_t, kClasses.size()>& bytes) {
   nlohmann::json result;
   for (size_t i = 0; i < kClasses.size(); ++i)

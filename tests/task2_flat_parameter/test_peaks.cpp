@@ -22,7 +22,8 @@ int64_t bytes_of_flat(const FlatParameter& unit) {
   return unit.layout().padded_numel * int64_t{sizeof(float)};
 }
 
-// Observes, under `name`, by how many bytes `bytes` exceeds `allowed`: 0 if it does not.
+// Observes, under `name`, the number of bytes by which `bytes` exceeds `allowed`. The number is 0
+// if `bytes` does not exceed `allowed`.
 void observe_beyond(TestRank& rank, const std::string& name, int64_t bytes, int64_t allowed) {
   rank.observe(name, std::max<int64_t>(bytes - allowed, 0));
 }
@@ -37,7 +38,9 @@ MULTI_RANK_TEST(T2_2_peak, make_flat_parameter_peaks_at_the_shard_and_one_parame
       for (auto& [parameter_name, tensor] : parameters) {
         if (materialized) tensor = at::empty(kShape, at::kMeta);
       }
-      size_t next = 0;  // parameters may be materialized in any order, because they have one size
+      // Index of the values that the next call of `materialize` returns. All parameters have the
+      // same shape, so the order in which they are materialized does not matter.
+      size_t next = 0;
       const auto materialize = [&](const at::Tensor&) { return values.at(next++).tensor; };
       live_bytes::enter(Phase::init);
       const int64_t before = live_bytes::now().total;

@@ -23,7 +23,7 @@ inline std::shared_ptr<ToyModel> other_toy(int layers) {
   return model;
 }
 
-// Returns the names of the units that are not sharded: "root blocks1 ".
+// Returns a text with the names of the units that are unsharded or being gathered: "root blocks1 ".
 inline std::string gathered(const std::vector<std::shared_ptr<FlatParameter>>& units) {
   std::string names;
   for (const auto& unit : units)
@@ -48,8 +48,8 @@ struct ShardedToy {
   std::string gathered() const { return fsdp::gathered(units); }
 
   std::shared_ptr<ToyModel> model;
-  std::vector<Module*> modules;  // modules of the units, in the order of `units`
-  std::vector<std::shared_ptr<FlatParameter>> units;  // the root first
+  std::vector<Module*> modules;                       // modules[i] is the module of units[i]
+  std::vector<std::shared_ptr<FlatParameter>> units;  // units[0] is the unit of the root
 };
 
 // Returns the output that one process computes with a ToyModel of two layers, or with other_toy(2)

@@ -181,7 +181,7 @@ MULTI_RANK_TEST(T3_1_pre_forward, forward_hooks_pass_the_callers_input_tensor_to
     for (const bool recording : {true, false}) {
       const at::AutoGradMode mode(recording);
       Scaled module(rank);
-      const auto input = at::ones({7, 2}).t().requires_grad_(true);  // not contiguous
+      const auto input = at::ones({7, 2}).t().requires_grad_(true);  // transposed: not contiguous
       module(input);
       rank.observe(recording ? "same tensor, with gradients" : "same tensor, without gradients",
                    module.input.is_same(input));
