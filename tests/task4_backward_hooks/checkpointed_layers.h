@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-// Tests of activation checkpointing on one rank use these modules.
+// The modules of this file are used by the tests of activation checkpointing on one rank.
 namespace fsdp {
 
 constexpr int64_t kSide = 64;
@@ -36,10 +36,12 @@ struct LayerBlock : Module {
     return end ? end(inside) : x + at::linear(inside, second);
   }
 
-  at::Tensor first, second;     // [kSide, kSide]
-  int runs{};                   // number of runs of forward()
-  std::function<void()> begin;  // runs at the beginning of forward()
-  // If set, computes what forward() returns from dropout's output.
+  at::Tensor first, second;  // [kSide, kSide], the weights W1 and W2
+  int runs{};                // how often forward() was called
+  // A function of the test that forward() calls at its beginning, if it is set.
+  std::function<void()> begin;
+  // A function of the test. If it is set, forward() calls it with dropout's output, and returns its
+  // result.
   std::function<at::Tensor(at::Tensor)> end;
 };
 
@@ -53,7 +55,7 @@ inline std::shared_ptr<LayerBlock> layer_with_end(std::function<at::Tensor(at::T
   return made;
 }
 
-// Modules that are called one after another.
+// A module that calls the modules `parts` one after the other.
 struct Chain : Module {
   using Parts = std::vector<std::shared_ptr<Module>>;
   explicit Chain(Parts modules) : parts(std::move(modules)) {
@@ -65,7 +67,7 @@ struct Chain : Module {
       x = (*part)(x);
     return x;
   }
-  // Returns how often forward() of the LayerBlocks inside ran.
+  // Returns how often forward() ran, in all LayerBlocks inside together.
   int runs() const {
     int sum = 0;
     for (const auto& module : modules())

@@ -6,7 +6,7 @@
 
 #include <functional>
 
-// User code whose backward pass runs another backward pass inside.
+// This file has examples of user code whose backward pass runs another backward pass inside.
 namespace fsdp {
 
 using Step = std::function<at::Tensor(const at::Tensor& x)>;

@@ -15,7 +15,8 @@
 // those of one process.
 namespace fsdp {
 
-// Returns a ToyModel of `layers` layers. The parameters of block `frozen` need no gradient.
+// Returns a ToyModel of `layers` blocks. The parameters of the block with the index `frozen`
+// require no gradient. If `frozen` is -1, all parameters require gradients.
 inline std::shared_ptr<ToyModel> toy_model(int layers, int frozen = -1) {
   auto model = std::make_shared<ToyModel>(layers);
   if (frozen >= 0) {
@@ -32,7 +33,7 @@ struct ShiftBlock : ToyBlock {
   bool reads_parameters_in_backward() const override { return false; }
 };
 
-// Returns a ToyModel of `layers` layers whose block 1 is a ShiftBlock.
+// Returns a ToyModel of `layers` blocks, of which block 1 is a ShiftBlock.
 inline std::shared_ptr<ToyModel> shifting_toy(int layers) {
   auto model = std::make_shared<ToyModel>(layers);
   model->blocks[1] = std::make_shared<ShiftBlock>(7, 101);
@@ -132,7 +133,7 @@ inline std::shared_ptr<std::string> look_at_arrivals(const Sharded& sharded,
   return seen;
 }
 
-// A loss as one rank computes it, from tokens that differ between ranks.
+// A function that returns the loss that rank `rank` computes. The tokens differ between ranks.
 using Loss = std::function<at::Tensor(ToyModel& model, int rank)>;
 
 inline at::Tensor plain_loss(ToyModel& model, int rank) {
@@ -218,7 +219,8 @@ inline constexpr const char* kBackward =
     "all_gather blocks2; reduce_scatter blocks2; all_gather blocks1; reduce_scatter blocks1; "
     "all_gather blocks0; reduce_scatter blocks0; reduce_scatter root; ";
 
-// Returns the units of the calls of `operation` in `calls`, in order: "blocks2; root; ".
+// Returns a text with the units of the calls of `operation`, in the order of the list `calls`:
+// "blocks2; root; " if `calls` is "reduce_scatter blocks2; reduce_scatter root; ".
 inline std::string units_of(const std::string& operation, const std::string& calls) {
   std::string result;
   for (size_t at = 0; at < calls.size();) {
@@ -229,7 +231,9 @@ inline std::string units_of(const std::string& operation, const std::string& cal
   }
   return result;
 }
-// Returns `calls` without those of the root, which are issued at the end of the pass.
+// Returns the text `calls` without the reduce-scatter of the root's unit, which is issued at the
+// end of the backward pass. The text has calls, such as "reduce_scatter root; ", or only the units
+// of calls, such as "root; ".
 inline std::string without_root(const std::string& calls) {
   return std::regex_replace(calls, std::regex("(reduce_scatter )?root; "), "");
 }

@@ -53,7 +53,8 @@ MULTI_RANK_TEST(T4_1_pre_backward, units_are_unsharded_in_reverse_order) {
 
 MULTI_RANK_TEST(T4_1_pre_backward, a_unit_is_unsharded_when_the_gradient_of_its_output_arrives) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    Sharded sharded(rank, 3, /*frozen_block=*/1);  // gradients also pass through the frozen block 1
+    // Block 1 is frozen. Gradients pass through it to block 0.
+    Sharded sharded(rank, 3, /*frozen_block=*/1);
     std::string seen;
     for (size_t i = sharded.units.size() - 1; i > 0; --i) {
       sharded.modules[i]->register_full_backward_pre_hook([&, i](Module&) {
@@ -282,7 +283,8 @@ MULTI_RANK_TEST(T4_2_reduce_scatter,
                       "| | | blocks3 | ");
 }
 
-// A module whose weight gets, in each element, the gradient of its output.
+// A module that adds its weight to its input. So the gradient of the weight equals the gradient of
+// the output.
 struct Sender : Module {
   Sender() { weight = register_parameter("weight", at::zeros({48})); }
   torch::Tensor forward(torch::Tensor x) override { return x + weight; }
@@ -381,7 +383,8 @@ MULTI_RANK_TEST(T4_2_reduce_scatter, full_gradients_of_at_most_two_units_and_the
                                  << block << " bytes each, are alive at a time. A reduction is "
                                  << "waited for before the next flat gradient is made";
     EXPECT_LE(all, root + 2 * block) << "peak of all full gradients' bytes on rank " << r;
-    EXPECT_GE(all, root) << "rank " << r;  // fails if no bytes were counted at all
+    // If no live bytes were counted, the checks above would pass, but this one fails.
+    EXPECT_GE(all, root) << "rank " << r;
   }
 }
 

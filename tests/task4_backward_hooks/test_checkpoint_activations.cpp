@@ -105,7 +105,8 @@ TEST(T4_6_checkpoint_activations, the_recomputation_draws_the_random_numbers_of_
     block->begin = [&] { drawn.push_back(at::rand({3})); };
     checkpoint_activations(*block);
     const at::Tensor loss = (*block)(random_input()).sum();
-    at::rand({1});  // other modules of a model also draw numbers between forward and backward
+    // Draws a number between forward and backward, as other modules of a model do.
+    at::rand({1});
     loss.backward();
     rank.observe("runs of forward()", drawn.size());
     rank.observe("drawn in the call", drawn.front());
@@ -245,7 +246,8 @@ TEST(T4_6_checkpoint_activations, recomputed_gradients_arrive_in_the_outer_backw
   expect_on_rank(run, 0, "post-accumulate hooks that ran", 4);
 }
 
-// Observes the hooks of two modules, in the order in which they ran.
+// Runs forward and backward of two modules. Observes a text that lists the hooks of the modules, in
+// the order in which they ran.
 void observe_hooks(TestRank& rank, const std::function<void(Module&)>& checkpoint) {
   std::string events;
   const auto first = layer(), second = layer();
@@ -280,7 +282,7 @@ TEST(T4_6_checkpoint_activations, a_tensor_hook_on_the_input_of_a_checkpointed_c
     const auto block = layer();
     checkpoint_activations(*block);
     int runs = 0;
-    at::Tensor x = random_input() * 1;  // not a leaf
+    at::Tensor x = random_input() * 1;  // a product is not a leaf of the graph
     x.register_hook([&](const at::Tensor&) { ++runs; });
     (*block)(x).sum().backward();
     rank.observe("runs of a hook on the input's gradient", runs);
@@ -378,7 +380,7 @@ TEST(T4_6_checkpoint_activations, backward_throws_if_a_checkpointed_input_was_ch
   const RankRun run = run_ranks(1, [](TestRank& rank) {
     const auto block = layer();
     checkpoint_activations(*block);
-    at::Tensor x = random_input() * 1;  // not a leaf
+    at::Tensor x = random_input() * 1;  // a product is not a leaf of the graph
     (*block)(x).sum().backward();
     rank.observe("runs of forward() with an input that stays", block->runs);
     x = random_input() * 1;

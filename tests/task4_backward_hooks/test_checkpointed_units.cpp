@@ -2,7 +2,7 @@
 
 #include "sharded_model.h"
 
-// Tests of checkpointed activations together with units of FSDP.
+// Tests of checkpoint_activations() for blocks that are FSDP units.
 namespace fsdp {
 namespace {
 
@@ -46,7 +46,7 @@ MULTI_RANK_TEST(T4_6_checkpointed_units, checkpointed_units_are_unsharded_one_at
 
 MULTI_RANK_TEST(T4_6_checkpointed_units, checkpointed_units_have_the_gradients_of_one_process) {
   const Loss loss = [](ToyModel& model, int rank) {
-    model.blocks[1]->use_spare = false;  // a parameter that gets no gradient
+    model.blocks[1]->use_spare = false;  // the parameter `spare` of block 1 gets no gradient
     return kBlockUsedTwice(model, rank);
   };
   const RankRun run = run_ranks(world_size(), [&](TestRank& rank) {

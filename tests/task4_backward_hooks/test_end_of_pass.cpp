@@ -97,7 +97,7 @@ MULTI_RANK_TEST(T4_4_finish, a_backward_pass_through_frozen_units_reshards_and_c
     rank.observe("calls of on_end()", ends);
     rank.observe("units still gathered", sharded.gathered());
     rank.observe("the input's gradient", x.grad());
-    (*sharded.model->blocks[0])(x).sum().backward();  // a pass that does not reach the root
+    (*sharded.model->blocks[0])(x).sum().backward();  // a backward pass through block 0 only
     rank.observe("calls of on_end() after a pass through one block", ends);
   });
   expect_on_all_ranks(run, "units still gathered", "");
@@ -229,7 +229,8 @@ MULTI_RANK_TEST(T4_4_finish, calls_that_one_pass_left_out_do_not_affect_the_next
 }
 
 constexpr int kSteps = 5;
-constexpr double kRate = 0.125;  // a power of two, so that multiplying by it rounds nothing
+// Learning rate. It is a power of two, so multiplying a gradient by it rounds nothing.
+constexpr double kRate = 0.125;
 
 at::Tensor loss_of_step(ToyModel& model, int rank, int step) {
   return model(toy_tokens(rank + 3 * step)).square().sum();

@@ -60,7 +60,8 @@ const Loss kImplicitLayer = loss_of([](ToyModel& model, at::Tensor x) {
   return (*model.blocks[2])(x);
 });
 
-// A hook runs autograd::grad() over the call whose backward comes next.
+// A loss in whose backward pass a hook runs autograd::grad() through block 1, just before the outer
+// pass runs the backward of block 1.
 const Loss kGradientOfTheSameCall = loss_of([](ToyModel& model, at::Tensor x) {
   x = (*model.blocks[0])(x);
   const at::Tensor y = (*model.blocks[1])(x);
@@ -72,7 +73,8 @@ const Loss kGradientOfTheSameCall = loss_of([](ToyModel& model, at::Tensor x) {
   return (*model.blocks[2])(z);
 });
 
-// A hook runs backward() over calls that the outer pass has not reached yet.
+// A loss in whose backward pass a hook runs backward() of a second loss, through blocks 0 and 1,
+// which the outer pass has not reached yet.
 const Loss kSecondLossInAHook = loss_of([](ToyModel& model, at::Tensor x) {
   x = (*model.blocks[1])((*model.blocks[0])(x));
   const at::Tensor second = x.square().mean();
