@@ -78,7 +78,7 @@ MULTI_RANK_TEST(T5_3_global_norm, clipping_scales_all_gradients_by_one_factor) {
       optimizer->zero_grad();
       reduce_gradients(units, [](size_t i) { return at::full(kParameters[i].sizes, kElement); });
       rank.observe("norm, where max_norm is " + limit, optimizer->clip_grad_norm(max_norm));
-      // The factors by which the elements that are not padding were multiplied.
+      // The different factors by which clipping has multiplied the elements that are not padding.
       std::set<double> factors;
       for (const auto& unit : units) {
         if (!unit->trainable()) continue;
@@ -95,7 +95,8 @@ MULTI_RANK_TEST(T5_3_global_norm, clipping_scales_all_gradients_by_one_factor) {
     expect_on_all_ranks(run, "norm, where max_norm is " + limit, norm);
     const auto factor = static_cast<float>(std::min(1.0, max_norm / (norm + 1e-6)));
     const std::string name = "factor, where max_norm is " + limit;
-    for (int r = 0; r < world_size(); ++r)  // a rank that owns only padding has no factor
+    // A rank whose shards are only padding has observed no factor.
+    for (int r = 0; r < world_size(); ++r)
       if (r == 0 || run.observed(r, name)) expect_on_rank(run, r, name, {double{factor}});
   }
 }

@@ -22,7 +22,8 @@ std::string named(double norm_type) {
   return text.str();
 }
 
-// A description of the gradients, and the first element of the gradient of b.bias.
+// The cases of the tests. Each has a text that describes the gradients, and the value of the first
+// element of the gradient of b.bias.
 const std::vector<std::pair<std::string, float>> kGradients{
     {"no gradient", 0.F}, {"zeros", 0.F}, {"ones", 1.F}, {"an infinity", INFINITY}, {"a NaN", NAN}};
 

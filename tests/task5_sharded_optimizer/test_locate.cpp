@@ -33,8 +33,11 @@ std::string text_of(const ElementRange& range) {
 struct Case {
   ElementRange range;
   Ranges saved;
-  std::string items;                 // the expected result, as text_of() writes it
-  std::optional<int64_t> refused{};  // the element that the expected error names
+  // The expected result of locate(), as text_of() writes it. It is not used if `refused` is set.
+  std::string items;
+  // The index of the element that the expected error of locate() names; empty: no error is
+  // expected.
+  std::optional<int64_t> refused{};
 };
 
 Case refused(const ElementRange& range, const Ranges& saved, int64_t element) {

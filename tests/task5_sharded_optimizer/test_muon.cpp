@@ -16,7 +16,7 @@ namespace {
 MULTI_RANK_SUITE(T5_7_muon);
 
 struct OneParameter {
-  std::string name;  // such as "one.bias": the unit, a dot, and the parameter
+  std::string name;  // "one.bias" is the parameter `bias` of the unit `one`
   std::vector<int64_t> sizes;
   bool trainable{true};
 };
@@ -335,7 +335,8 @@ MULTI_RANK_TEST(T5_7_muon, a_step_needs_the_memory_of_one_round_and_keeps_only_o
     model.comm->wait_for_readers();
     const int64_t kept = live_bytes::now().total - before;
     const int64_t state = live_bytes::now()[MemoryClass::optimizer_state] - state_before;
-    constexpr int64_t kSmall = 256;  // number of bytes allowed for single numbers, such as a norm
+    // Number of bytes that the test allows for single numbers, such as a norm.
+    constexpr int64_t kSmall = 256;
     rank.observe(
         "bytes above one round, its largest matrix and the state",
         std::max<int64_t>(0, peak - before - state - kSmall -

@@ -7,7 +7,7 @@ namespace {
 
 MULTI_RANK_SUITE(T5_2_padding);
 
-// Writes `value` into the elements of the shard that belong to no parameter.
+// Writes `value` into the padding of this rank's shard: the elements that belong to no parameter.
 void fill_padding(const FlatParameter& unit, float value) {
   at::Tensor is_padding = at::ones({unit.layout().padded_numel}, at::kBool);
   for (size_t i = 0; i < unit.parameters().size(); ++i) {

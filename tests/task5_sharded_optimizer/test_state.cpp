@@ -99,7 +99,8 @@ MULTI_RANK_TEST(T5_1_state, a_step_of_adamw_copies_neither_parameters_nor_gradie
     const auto optimizer =
         make_sharded_optimizer(units, {{"bias", adamw()}, {"", adamw()}}, rank.communicator());
     reduce_all_gradients(units);
-    optimizer->step();  // the first step, which allocates the optimizer state
+    // The first step allocates the optimizer state. The test measures the second step.
+    optimizer->step();
     reduce_all_gradients(units);
     const int64_t before = live_bytes::now().total;
     live_bytes::enter(Phase::optimizer);

@@ -194,7 +194,8 @@ MULTI_RANK_TEST(T5_1_step_on_shards, weight_decay_applies_to_a_parameter_without
                         expected.at(0, parameter.name));
 }
 
-// Two groups differ in only one option, so that a failure names this option.
+// In each training, the biases have a parameter group that differs from the other group in only one
+// option, so that a failure names this option.
 MULTI_RANK_TEST(T5_1_step_on_shards, each_parameter_group_is_updated_with_its_own_options) {
   using Options = OptimizerOptions;
   const std::vector<std::pair<std::string, void (*)(Options&)>> changes{
@@ -351,8 +352,8 @@ MULTI_RANK_TEST(T5_1_step_on_shards, a_step_without_gradients_throws_and_names_t
     units[0]->wait_for_reduction();
     rank.observe("what step() throws", thrown_by([&] { optimizer->step(); }));
   });
-  expect_error(run, "what step() throws",
-               {"std::logic_error", "decoder"});  // the first unit without a gradient
+  // The error names the first unit that has no gradient.
+  expect_error(run, "what step() throws", {"std::logic_error", "decoder"});
 }
 
 MULTI_RANK_TEST(T5_1_step_on_shards, a_step_that_throws_changes_no_parameter_state_or_gradient) {

@@ -8,13 +8,14 @@
 #include <string>
 #include <vector>
 
-// The tests of the optimizer train the units a, b and c. Unit d is frozen.
+// This file has the four units that the tests of the optimizer use. The tests train a, b and c; d
+// is frozen.
 namespace fsdp {
 
 using Sizes = std::vector<int64_t>;
 
 struct Trained {
-  std::string name;  // such as "a.weight": the unit, a dot, and the parameter
+  std::string name;  // "a.weight" is the parameter `weight` of the unit `a`
   Sizes sizes;
   bool trainable{true};
 };
@@ -89,7 +90,7 @@ inline at::Tensor gradient(size_t parameter, int step) {
 // reduced.
 template <class Gradient>
 void reduce_gradients(const Units& units, const Gradient& gradient_of) {
-  size_t parameter = 0;  // index into kParameters
+  size_t parameter = 0;  // index into kParameters of the next parameter of the units
   for (const auto& unit : units) {
     for (size_t i = 0; i < unit->parameters().size(); ++i, ++parameter) {
       at::Tensor tensor = unit->parameters()[i].tensor;
@@ -110,7 +111,7 @@ inline void reduce_gradients(const Units& units, int step) {
   });
 }
 
-// Gives every trainable parameter a gradient of ones.
+// Gives every trainable parameter a gradient whose elements are 1, and reduces the gradients.
 inline void reduce_all_gradients(const Units& units) {
   reduce_gradients(units, [](size_t i) { return at::ones(kParameters[i].sizes); });
 }
@@ -156,7 +157,7 @@ inline OptimizerOptions sgd(double weight_decay = 0.01) {
   return options;
 }
 
-// Returns groups with different options. No parameter belongs to the first group.
+// Returns parameter groups with different options. No parameter belongs to the first group.
 inline std::vector<ParameterGroup> groups_that_differ() {
   using Kind = OptimizerOptions::Kind;
   return {{"nobody", sgd()},

@@ -10,13 +10,14 @@
 
 #include "trained_units.h"
 
-// Trains on shards, and in one process that computes what the W ranks compute together.
+// The functions of this file train on the shards of W ranks, train in one process that computes
+// what the ranks compute together, and compare the results.
 namespace fsdp {
 
 struct Training {
   std::vector<ParameterGroup> groups;
-  double max_norm{};     // 0: gradients are not clipped
-  std::string prefix{};  // beginning of the names of the observations
+  double max_norm{};     // gradients are clipped to this norm; 0: they are not clipped
+  std::string prefix{};  // a text with which the names of all observations of this training begin
   int steps{8};
   double norm_type{2};
   // The parameters are compared from this step on. In earlier steps, a wrong option of a group may
@@ -38,7 +39,7 @@ inline at::Tensor mean_of_equal(const at::Tensor& gradient, int world_size) {
   return sum_as_tree(std::vector(static_cast<size_t>(world_size), gradient)) / world_size;
 }
 
-// Returns the norm of whole gradients, without ranks, units and shards.
+// Returns the norm that one process computes of all elements of `gradients` together.
 inline double norm_of(const std::vector<at::Tensor>& gradients, double norm_type = 2) {
   std::vector<at::Tensor> flat;
   for (const at::Tensor& gradient : gradients)
@@ -82,8 +83,9 @@ struct OneProcess {
       values.back().copy_(tensor.detach());
     }
   }
-  std::vector<std::vector<Piece>> pieces;  // the pieces of each parameter group
-  // Views of the tensors in `pieces`, without the padding.
+  std::vector<std::vector<Piece>> pieces;  // pieces[i] has the pieces of parameter group i
+  // The value and the gradient of each parameter of kParameters, without padding. Those of a
+  // trainable parameter are views of the tensors in `pieces`.
   std::vector<at::Tensor> values, gradients;
 };
 
