@@ -37,7 +37,7 @@ struct PrefetchingToy : Sharded {
     return {forward, take_calls(*rank.communicator())};
   }
 
-  // Runs only a forward, without gradients.
+  // Runs a forward of the model in no-grad mode, and no backward.
   void evaluate() const {
     const at::NoGradGuard no_grad;
     (*model)(toy_tokens(0));
@@ -66,13 +66,15 @@ struct PrefetchingToy : Sharded {
   std::shared_ptr<Prefetcher> prefetcher;
 };
 
-// Returns whether `calls`, from take_calls(), have `first` before every `second`.
+// Returns whether the call `first`, such as "all_gather blocks2", comes before every call `second`
+// in the text `calls`, which take_calls() has returned.
 inline bool comes_before(const std::string& calls, const std::string& first,
                          const std::string& second) {
   return calls.find(first + ";") < calls.find(second + ";");
 }
 
-// Returns whether a backward gathers blocks2 while blocks3, the last block, computes.
+// Returns whether the calls of a backward pass, as a text, show prefetching: the all-gather of
+// blocks2 is issued before the reduce-scatter of blocks3, the last block.
 inline bool gathers_ahead(const std::string& backward) {
   return comes_before(backward, "all_gather blocks2", "reduce_scatter blocks3");
 }
@@ -123,7 +125,8 @@ inline void expect_issued(const RankRun& run, const Issues& expected,
     expect_on_all_ranks(run, prefix + "issued before " + part, calls, file, line);
 }
 
-// Returns the names of the units in the order of forward: "blocks0 blocks1 ".
+// Returns a text with the names of the units of prefetcher.forward_order(), in this order, such as
+// "blocks0 blocks1 ".
 inline std::string order_text(const Prefetcher& prefetcher) {
   std::string text;
   for (const auto& unit : prefetcher.forward_order())

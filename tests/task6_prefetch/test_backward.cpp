@@ -17,7 +17,7 @@ const Issues kBackwardAhead{
     {"backward of blocks0", "reduce_scatter blocks1; "},
     {"the end of backward", "reduce_scatter blocks0; reduce_scatter root; "}};
 
-// Runs backward of `loss` and logs it.
+// Runs backward of `loss`. Observes in `log` the calls that the backward pass issues.
 void backward(TestRank& rank, const PrefetchingToy& toy, IssueLog& log, const at::Tensor& loss) {
   rank.communicator()->take_log();
   loss.backward();
@@ -49,7 +49,7 @@ MULTI_RANK_TEST(T6_3_backward, the_next_all_gather_is_issued_before_the_reduce_s
         {"backward of blocks0", "reduce_scatter blocks1; "},
         {"the end of backward", "reduce_scatter blocks0; reduce_scatter root; "}}},
       {2, kBackwardAhead},
-      {100,  // a limit above the number of units
+      {100,  // this limit is above the number of units
        {{"backward of root", ""},
         {"backward of blocks3",
          "all_gather blocks3; all_gather blocks2; all_gather blocks1; all_gather blocks0; "},
@@ -95,8 +95,9 @@ MULTI_RANK_TEST(T6_3_backward, a_forward_without_grad_mode_does_not_change_the_n
 MULTI_RANK_TEST(T6_3_backward, backward_does_not_wait_for_units_that_are_issued_ahead) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     PrefetchingToy toy(rank, 3);
-    const auto under_way =
-        toy.look_at_what_is_under_way();  // before forward, so that its backward calls the hooks
+    // This call registers backward hooks. It must come before forward, because backward hooks run
+    // only for forward calls after their registration.
+    const auto under_way = toy.look_at_what_is_under_way();
     const auto loss = plain_loss(*toy.model, rank.rank());
     under_way->clear();
     loss.backward();
@@ -122,7 +123,7 @@ MULTI_RANK_TEST(T6_3_backward,
                       {"the end of backward", "reduce_scatter blocks0; reduce_scatter root; "}});
 }
 
-// A block that calls another one, which is a unit too, before it computes.
+// A block that first calls another block, `inner`, which is a unit too, and then computes.
 struct OuterBlock : ToyBlock {
   explicit OuterBlock(std::shared_ptr<ToyBlock> inner)
       : ToyBlock(7, 200), inner(std::move(inner)) {}
@@ -179,7 +180,8 @@ MULTI_RANK_TEST(T6_3_backward, backward_prefetch_skips_a_unit_that_reads_no_para
 MULTI_RANK_TEST(T6_3_backward, backward_prefetch_skips_a_frozen_unit_that_it_does_not_reach) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto model = toy_model(4, /*frozen=*/0);
-    model->embedding.set_requires_grad(false);  // so blocks0 needs no gradients
+    // The embedding and blocks0 are frozen, so backward does not reach blocks0.
+    model->embedding.set_requires_grad(false);
     PrefetchingToy toy(rank, 2, model);
     IssueLog log(rank, toy);
     step(rank, toy, log);

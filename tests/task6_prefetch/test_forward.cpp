@@ -72,7 +72,7 @@ MULTI_RANK_TEST(T6_2_forward, the_next_all_gather_is_issued_before_a_unit_comput
         {"forward of blocks1", "all_gather blocks2; "},
         {"forward of blocks2", "all_gather blocks3; "},
         {"forward of blocks3", ""}}},
-      {100,  // a limit above the number of units
+      {100,  // this limit is above the number of units
        {{"forward of root",
          "all_gather root; all_gather blocks0; all_gather blocks1; all_gather blocks2; "
          "all_gather blocks3; "},
@@ -83,7 +83,8 @@ MULTI_RANK_TEST(T6_2_forward, the_next_all_gather_is_issued_before_a_unit_comput
   for (const auto& [limit, issues] : expected) {
     const std::string prefix = "evaluation with limit " + std::to_string(limit) + ": ";
     const RankRun run = run_ranks(world_size(), [&, limit = limit](TestRank& rank) {
-      PrefetchingToy toy(rank, limit, toy_model(4, /*frozen=*/1));  // forward uses frozen units too
+      // blocks1 is frozen. Forward prefetches it like the other units.
+      PrefetchingToy toy(rank, limit, toy_model(4, /*frozen=*/1));
       toy.evaluate();
       IssueLog log(rank, toy);
       log.prefix = prefix;
@@ -106,7 +107,8 @@ MULTI_RANK_TEST(T6_2_forward, the_first_step_prefetches_nothing) {
                 "second step: ");
 }
 
-// Runs two forwards that use the blocks in this order, and observes the second one.
+// Runs two forwards that use the blocks in this order. Observes the calls that the second forward
+// issues.
 RankRun second_forward(int world_size, int limit, const std::vector<int>& order) {
   return run_ranks(world_size, [&](TestRank& rank) {
     PrefetchingToy toy(rank, limit);
@@ -117,7 +119,8 @@ RankRun second_forward(int world_size, int limit, const std::vector<int>& order)
   });
 }
 
-// When blocks1 begins, blocks0 and blocks2 are sharded: blocks0 comes next, blocks2 after it.
+// When the forward of blocks1 begins, blocks0 and blocks2 are sharded. The forward uses blocks0
+// next, for the second time, and then blocks2.
 MULTI_RANK_TEST(T6_2_forward, forward_prefetches_units_in_the_order_in_which_it_needs_them) {
   expect_issued(second_forward(world_size(), 3, {0, 1, 0, 2}),
                 {{"forward of blocks1", "all_gather blocks0; all_gather blocks2; "}});

@@ -12,15 +12,15 @@ namespace {
 constexpr int64_t kHop = 1'000;
 constexpr int kLayers = 4;
 
-// Returns the time of a collective, in ns.
+// Returns the time, in ns, that a collective occupies the link.
 int64_t collective(int world_size) {
   return (world_size - 1) * kHop;
 }
 
 struct Times {
-  int64_t forward{20'000};   // [ns] that a block computes in forward
-  int64_t backward{40'000};  // [ns] that a block computes in backward
-  int64_t root{};            // [ns] that the root computes in forward, before the blocks
+  int64_t forward{20'000};   // time in ns for which a block computes in forward
+  int64_t backward{40'000};  // time in ns for which a block computes in backward
+  int64_t root{};            // time in ns for which the root computes in forward, before the blocks
 };
 
 // Returns the names of the places in a step at which a rank may wait, in the order of the step.
@@ -88,19 +88,20 @@ void expect_waits(const RankRun& run, const std::map<std::string, int>& expected
   }
 }
 
-constexpr size_t kBackward = 1 + kLayers;  // index of the first place of backward
+constexpr size_t kBackward = 1 + kLayers;  // index in places() of the first place of backward
 
-MULTI_RANK_SUITE_ON(T6_5_overlap, 2, 3, 4);  // a single rank never waits
+MULTI_RANK_SUITE_ON(T6_5_overlap, 2, 3, 4);  // not on one rank, because a single rank never waits
 
 MULTI_RANK_TEST(T6_5_overlap, the_first_blocks_all_gather_overlaps_with_what_the_root_computes) {
   const RankRun run = timed_step(world_size(), 2, {20'000, 40'000, 30'000});
-  // Only the root's own all-gather has no computation to hide behind.
+  // In forward, the rank waits only for the all-gather of the root, during which nothing computes.
   expect_waits(run, {{"before the forward of root", 1}}, 0, kBackward);
 }
 
 MULTI_RANK_TEST(T6_5_overlap, all_gathers_overlap_with_the_forward_of_the_previous_unit) {
   const RankRun run = timed_step(world_size(), 2, {});
-  // The all-gathers of the root and of the first unit have no computation to hide behind.
+  // In forward, the rank waits only for the all-gathers of the root and of blocks0, during which
+  // nothing computes: here the root computes for no time.
   expect_waits(run, {{"before the forward of root", 1}, {"before the forward of blocks0", 1}}, 0,
                kBackward);
 }
@@ -133,7 +134,7 @@ class ExpectedStep {
   const std::vector<int64_t>& waits() const { return waits_; }
 
  private:
-  using Order = std::vector<int>;  // indices of units; 0 is the root
+  using Order = std::vector<int>;  // the indices of units in the order of use; 0 is the root
 
   int64_t use_link() { return link_free_ = std::max(link_free_, now_) + each_; }
   void gather(int unit) {
@@ -174,7 +175,8 @@ class ExpectedStep {
 struct Case {
   int limit;
   bool reshard;
-  int64_t computing;  // [ns] that a block computes in forward; in backward twice as long
+  // Time in ns for which a block computes in forward. In backward it computes twice as long.
+  int64_t computing;
   std::string text() const {
     return "limit " + std::to_string(limit) + ", reshard_after_forward " +
            (reshard ? "on" : "off") + ", a block computes " + std::to_string(computing) + " ns: ";

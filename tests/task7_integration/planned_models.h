@@ -10,12 +10,13 @@
 #include <string>
 #include <vector>
 
-// Trees of modules that the tests of task 7 plan and shard.
+// This file has the modules that the tests of task 7 shard, or for which they plan the units.
 namespace fsdp {
 
-inline constexpr bool kShared = true, kTied = true;  // names for arguments of type bool
+// Arguments for the constructors of Nested (kShared) and of PairBlock (kTied).
+inline constexpr bool kShared = true, kTied = true;
 
-// A block around a block, with a parameter of its own.
+// A block that contains a block, `inner`, and has a parameter of its own, `scale`.
 class OuterBlock : public Module {
  public:
   OuterBlock() {
@@ -27,7 +28,8 @@ class OuterBlock : public Module {
   at::Tensor scale;
 };
 
-// Two outer blocks; `share` makes them hold one inner block. The root has no parameter.
+// A root without own parameters that calls two OuterBlocks. If `share` is true, the two OuterBlocks
+// have the same inner block.
 class Nested : public Module {
  public:
   explicit Nested(bool share = false) {
@@ -39,7 +41,8 @@ class Nested : public Module {
   std::shared_ptr<OuterBlock> a, b;
 };
 
-// A block that calls two blocks inside, one after the other. Their weights may be tied.
+// A block that calls the blocks inside it, `one` and `two`, one after the other. If `tie` is true,
+// their weights are tied.
 class PairBlock : public Module {
  public:
   explicit PairBlock(bool tie = false) {
@@ -75,7 +78,7 @@ class Scale : public Module {
   at::Tensor factors;
 };
 
-// A block around any module, with a parameter of its own.
+// A block that contains any module, `inside`, and has a parameter of its own, `own`.
 class HolderBlock : public Module {
  public:
   explicit HolderBlock(const std::shared_ptr<Module>& module)
@@ -85,7 +88,7 @@ class HolderBlock : public Module {
   at::Tensor own;
 };
 
-// A module whose parameters lie in a module that cannot be hooked.
+// A module whose parameters lie in a torch::nn::Module, which cannot have hooks.
 class Projection : public Module {
  public:
   Projection() : linear_(register_module("linear", std::make_shared<Parameters>())) {}
@@ -101,7 +104,8 @@ class Projection : public Module {
   std::shared_ptr<Parameters> linear_;
 };
 
-// Returns for example "root: embedding head; blocks0: weight bias spare; ".
+// Returns `plan` as a text with the parameters of each unit, for example
+// "root: embedding head; blocks0: weight bias spare; ".
 inline std::string text(const std::vector<UnitPlan>& plan) {
   std::string result;
   for (const UnitPlan& unit : plan) {
@@ -113,7 +117,8 @@ inline std::string text(const std::vector<UnitPlan>& plan) {
   return result;
 }
 
-// Returns `plan` with units and parameters sorted by name, to compare it without its order.
+// Returns `plan` with units and parameters sorted by name, so that a test can compare two plans
+// that differ only in their order.
 inline std::vector<UnitPlan> sorted(std::vector<UnitPlan> plan) {
   const auto by_name = [](const auto& a, const auto& b) { return a.name < b.name; };
   std::sort(plan.begin(), plan.end(), by_name);
@@ -122,7 +127,7 @@ inline std::vector<UnitPlan> sorted(std::vector<UnitPlan> plan) {
   return plan;
 }
 
-// Returns the text of the plan that `plan` returns when it runs on one rank.
+// Runs the function `plan` on one rank. Returns the plan that it returns, as text() writes it.
 inline std::string plan_text(const std::function<std::vector<UnitPlan>()>& plan) {
   return run_ranks(1, [&](TestRank& rank) { rank.observe("plan", text(plan())); })
       .at(0, "plan")

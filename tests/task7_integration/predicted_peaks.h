@@ -9,10 +9,11 @@
 #include <functional>
 #include <string>
 
-// Checks whether the peaks of live bytes in a step are the predicted ones.
+// The functions of this file check whether the peaks of live bytes in a step are the predicted
+// ones.
 namespace fsdp {
 
-// The least and the largest number of bytes that a peak may have.
+// The smallest and the largest number of bytes that a measured peak may have.
 struct Allowed {
   int64_t least, most;
 };
@@ -57,7 +58,8 @@ inline void observe_peaks(TestRank& rank, const PredictedBytes& predicted,
 
 inline void expect_predicted_peaks(const RankRun& run) {
   expect_on_all_ranks(run, "wrong", "");
-  // 3 phases with 5 classes each: all classes except communication and other.
+  // The number of compared peaks: one in each of 3 phases for each of 5 memory classes, which are
+  // all classes except communication and other.
   expect_on_all_ranks(run, "compared", 15);
 }
 

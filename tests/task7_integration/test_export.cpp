@@ -12,7 +12,8 @@ namespace {
 
 MULTI_RANK_SUITE(T7_4_export);
 
-// Returns a ToyModel with parameters of odd shapes in its last block.
+// Returns a ToyModel whose last block has unusual parameters: an empty one, a transposed one, one
+// of a single number, and a frozen one.
 std::shared_ptr<ToyModel> odd_model() {
   auto model = std::make_shared<ToyModel>(2);
   ToyBlock& last = *model->blocks[1];
@@ -105,7 +106,8 @@ MULTI_RANK_TEST(T7_4_export, after_full_parameters_every_unit_is_sharded_whateve
       for (const auto& unit : sharded->units())
         names += unit->state() == UnitState::sharded ? "" : unit->unit() + ' ';
       rank.observe("units that are not sharded after " + before + " and an export", names);
-      // Backward gathers again the units that the export has resharded.
+      // After a forward, its backward must still work: it gathers the units that the export has
+      // resharded.
       if (output.defined()) output.sum().backward();
     }
   });
@@ -159,7 +161,7 @@ MULTI_RANK_TEST(T7_4_export,
   expect_visited(run, oracle);
 }
 
-// A module whose factors are buffers.
+// A module that has a buffer, `factors`, and no parameter.
 class WithoutParameters : public Module {
  public:
   WithoutParameters() : factors_(register_buffer("factors", at::full({3}, 2.0F))) {}

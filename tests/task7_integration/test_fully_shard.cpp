@@ -61,7 +61,8 @@ MULTI_RANK_TEST(T7_1_fully_shard_ranks, after_fully_shard_a_rank_holds_only_a_pa
   expect_no_copies(later, "what the rank holds after backward", large_toy_bytes());
 }
 
-// The calls of a backward pass of three blocks.
+// The text of the collectives that a backward pass through a ToyModel of three blocks issues, in
+// order.
 constexpr const char* kBackwardOf3 =
     "all_gather blocks2; all_gather blocks1; reduce_scatter blocks2; all_gather blocks0; "
     "reduce_scatter blocks1; reduce_scatter blocks0; reduce_scatter root; ";
@@ -231,7 +232,8 @@ MULTI_RANK_TEST(T7_1_fully_shard_ranks, fully_shard_makes_units_of_the_modules_t
                       "root blocks1 ");
 }
 
-// Changes of a ToyModel or of the options for which fully_shard() throws.
+// Cases in which fully_shard() throws: a description, and a function that changes a ToyModel or the
+// options.
 const std::map<std::string, std::function<void(ToyModel&, FullyShardOptions&)>> kRefused{
     {"a limit of 0", [](ToyModel&, FullyShardOptions& options) { options.limit = 0; }},
     {"a policy that throws",

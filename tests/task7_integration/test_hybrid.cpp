@@ -30,7 +30,8 @@ std::string name_of(const TrainConfig& config) {
          std::to_string(config.shards());
 }
 
-// Trains two steps. Observes the norm of the second step, and the hash of the parameters.
+// Trains two steps. Observes the gradient norm of the second step and, on rank 0, the hash of all
+// parameters after the steps.
 void train(TestRank& rank, Strategy& strategy, const TrainConfig& config) {
   for (int64_t step = 0; step < 2; ++step) {
     strategy.forward_backward(step);

@@ -52,7 +52,8 @@ TEST(T7_8_ignored, a_module_that_also_has_a_name_outside_the_ignored_modules_sta
   const RankRun run = run_ranks(1, [](TestRank& rank) {
     Nested model(kShared);
     const auto plan = plan_units(model, wrap_blocks(), {model.a.get()});
-    // Names of the parameters of the inner block, which two outer blocks share.
+    // The names of the parameters in the unit of the inner block. Two outer blocks share this
+    // block.
     std::string parameters;
     for (const UnitPlan& unit : plan)
       if (unit.module == model.a->inner.get())
@@ -163,7 +164,7 @@ MULTI_RANK_TEST(T7_8_ignored_ranks, materialize_module_materializes_ignored_para
 struct Refused {
   std::string what;
   Module* (*module)(ToyModel& model, Module& other);
-  std::string named;  // words that the error message must contain
+  std::string named;  // a text that the error must contain
 };
 
 MULTI_RANK_TEST(T7_8_ignored_ranks, an_ignored_module_that_is_not_below_the_root_throws) {

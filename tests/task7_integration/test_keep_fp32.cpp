@@ -46,7 +46,7 @@ TEST(T7_9_keep_fp32, the_fp32_unit_is_the_first_unit_if_the_plan_has_no_root_uni
             "root.fp32: one.spare two.spare; one: one.weight one.bias; two: two.weight two.bias; ");
 }
 
-TEST(T7_9_keep_fp32, a_unit_whose_parameters_all_stay_fp32_is_removed_from_the_plan) {
+TEST(T7_9_keep_fp32, the_plan_leaves_out_a_unit_whose_parameters_all_moved_to_the_fp32_unit) {
   EXPECT_EQ(plan_that_keeps<Nested>("scale", [] { return Nested(); }),
             "root.fp32: a.scale b.scale; "
             "a.inner: a.inner.weight a.inner.bias a.inner.spare; "

@@ -13,7 +13,9 @@ namespace {
 // While this is true, `delete` fills the deleted memory with kFreed and never frees it. So code
 // that reads a deleted object finds kFreed, and not the old values or those of another object.
 bool keeps_deleted_blocks = false;
-constexpr unsigned char kFreed = 0xdb;  // no page has the address 0xdbdbdbdbdbdbdbdb
+// The byte that fills deleted memory. A pointer of such bytes, 0xdbdbdbdbdbdbdbdb, is no valid
+// address, so code that follows it crashes.
+constexpr unsigned char kFreed = 0xdb;
 
 struct DeletedBlock {
   DeletedBlock* next;

@@ -8,13 +8,13 @@
 
 #include "planned_models.h"
 
-// Tests of the options of fully_shard(), by what a step does.
+// Tests of the options of fully_shard(). Most of them check what a training step does.
 namespace fsdp {
 namespace {
 
 MULTI_RANK_SUITE(T7_1_options);
 
-// Four blocks in a root without parameters.
+// A model of four blocks. Its root has no parameters of its own.
 struct FourBlocks {
   FourBlocks() : model({make(1), make(2), make(3), make(4)}) {}
   static std::shared_ptr<Module> make(int64_t seed) { return std::make_shared<ToyBlock>(4, seed); }
@@ -28,7 +28,7 @@ struct FourBlocks {
   Row model;
 };
 
-// Four blocks in a root with parameters.
+// A model of four blocks. Its root has parameters of its own.
 struct BlocksInARoot {
   at::Tensor loss() { return model(toy_tokens(0)).square().sum(); }
   std::vector<Module*> modules() {
@@ -51,7 +51,9 @@ std::string gathered(const FullySharded& sharded) {
   return numbers;
 }
 
-// Runs two steps with this limit. Observes which units are gathered when each block begins.
+// Runs two steps with this prefetch limit. Observes a text for each forward and backward. The text
+// has, for each time at which a block begins its forward or backward or the root its backward, the
+// blocks that are gathered then.
 template <typename Model>
 void watch_two_steps(TestRank& rank, int limit) {
   Model blocks;
@@ -178,13 +180,13 @@ MULTI_RANK_TEST(T7_1_options,
 MULTI_RANK_TEST(T7_1_options, fully_shard_gathers_nothing_and_lays_out_units_as_its_layout_says) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     Nested model(kShared);
-    // Freezes one parameter, the last one of its unit.
+    // Freezes the last parameter of the unit a.inner, and all parameters of the unit b.
     model.a->inner->spare.set_requires_grad(false);
     for (const at::Tensor& p : model.b->parameters(/*recurse=*/false))
       p.set_requires_grad(false);
     const auto sharded = fully_shard(model, rank.communicator());
     rank.observe("calls", take_calls(*rank.communicator()));
-    ShardLayout units;  // the layout that the units actually have
+    ShardLayout units;  // the layout of the units that fully_shard() has made
     units.world_size = rank.world_size();
     for (const auto& unit : sharded->units()) {
       for (size_t i = 0; i < unit->parameters().size(); ++i) {
@@ -243,7 +245,8 @@ MULTI_RANK_TEST(T7_1_options, two_models_in_one_loss_do_not_disturb_each_other) 
 
 MULTI_RANK_TEST(T7_1_options, fully_shard_rethrows_what_the_option_materialize_throws) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
-    ToyModel model(1, 40);  // so large that every rank owns elements of each unit
+    // The model is so large that every rank owns elements of each unit.
+    ToyModel model(1, 40);
     FullyShardOptions options;
     options.materialize = [](const at::Tensor&) -> at::Tensor {
       throw std::out_of_range("no values for this parameter");

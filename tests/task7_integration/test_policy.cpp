@@ -23,11 +23,12 @@ TEST(T7_3_policy, each_policy_chooses_a_module_once_and_never_the_root) {
   EXPECT_EQ(chosen_by([] { return wrap_by_type("ToyBlock"); }), "ToyBlock; ");
 }
 
-// Observes what a policy for modules of this type throws on a rank.
+// Observes the exception that plan_units() throws with the policy wrap_by_type(type).
 RankRun refused(const std::string& type) {
   return run_ranks(1, [&](TestRank& rank) {
     Nested model;
-    model.register_module("plain", torch::nn::Linear(2, 2));  // cannot be hooked
+    // A torch::nn::Linear cannot have hooks, so it cannot be a unit.
+    model.register_module("plain", torch::nn::Linear(2, 2));
     rank.observe("type " + type, thrown_by([&] { plan_units(model, wrap_by_type(type)); }));
   });
 }

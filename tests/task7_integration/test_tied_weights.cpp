@@ -24,7 +24,7 @@ TEST(T7_2_tied_weights, tied_weights_belong_to_the_nearest_common_unit_even_belo
             }),
             "a: a.one.weight; a.one: a.one.bias a.one.spare; a.two: a.two.bias a.two.spare; "
             "b: b.weight b.bias b.spare; ");
-  // The weight is tied between a unit and the unit inside it.
+  // The unit a and the unit a.inner inside it share one weight, which then belongs to a.
   EXPECT_EQ(plan_text([] {
               const auto outer = std::make_shared<OuterBlock>();
               outer->register_parameter("again", outer->inner->weight);

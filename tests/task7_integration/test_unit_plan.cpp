@@ -74,10 +74,10 @@ TEST(T7_1_fully_shard, the_layout_says_where_each_parameter_is_and_what_is_train
   const RankRun run = run_ranks(1, [&](TestRank& rank) {
     ToyModel model(3);
     model.blocks[0]->bias.set_requires_grad(false);
-    model.blocks[0]->spare.set_requires_grad(false);  // the last parameter of its unit
+    model.blocks[0]->spare.set_requires_grad(false);  // the last parameter of unit blocks0
     for (const at::Tensor& p : model.blocks[1]->parameters())
       p.set_requires_grad(false);
-    model.blocks[2]->weight.set_requires_grad(false);  // the first parameter of its unit
+    model.blocks[2]->weight.set_requires_grad(false);  // the first parameter of unit blocks2
     const ShardLayout layout = plan_layout(model, plan_units(model, wrap_blocks()), 4);
     std::string trainable;
     for (const auto& unit : layout.units)
