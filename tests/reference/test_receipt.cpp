@@ -105,7 +105,7 @@ TEST(Receipt, an_audit_finds_a_receipts_event_that_is_missing_added_or_changed) 
   EXPECT_THROW(compare_with(wrong, piece, made), std::invalid_argument);
 }
 
-TEST(Receipt, each_event_that_an_audit_draws_is_in_a_recomputation_from_a_known_state) {
+TEST(Receipt, an_audit_recomputes_each_event_that_it_draws_from_the_start_or_a_checkpoint) {
   const Receipt receipt = receipt_of(with_receipt({"fsdp", 2}, 8));
   const size_t all = receipt.leaves.size();
   EXPECT_EQ(draw(receipt, all + 5, 1, {0}).events.size(), all);
@@ -123,7 +123,7 @@ TEST(Receipt, each_event_that_an_audit_draws_is_in_a_recomputation_from_a_known_
   EXPECT_THROW(draw(receipt, 1, 1, {}), std::invalid_argument);
 }
 
-TEST(Receipt, an_audit_draws_microbatches_only_of_steps_that_begin_with_a_known_state) {
+TEST(Receipt, an_audit_draws_microbatches_only_of_the_first_step_and_of_steps_after_a_checkpoint) {
   const Receipt receipt = receipt_of(with_receipt({"fsdp", 2}, 8));
   const auto parts = receipt.settings.at("parts").get<size_t>();
   for (const std::set<int64_t>& known : {std::set<int64_t>{0}, {0, 2}}) {
