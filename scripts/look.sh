@@ -133,7 +133,7 @@ LC_ALL=C awk -F '\t' -v OFS='\t' -v files="$files" -v processes="$processes" -v 
     sub(/[^A-Za-z0-9_]$/, "", name)
     tell(kind, what)
   }
-  # Returns the name that source code has for the linker's symbol `name`: "open" for open64.
+  # Returns the name that source code has for the symbol in `name`: "open" for open64.
   function as_written(name) {
     sub(/[<(].*/, "", name)
     if (name ~ /^std::(__basic_file|basic_filebuf)$/)
