@@ -11,7 +11,7 @@ namespace fsdp {
 // computes the factor itself, because students write clipping over ranks in task 5.)
 void scale_to_max_norm(const std::vector<at::Tensor>& gradients, double max_norm, double norm);
 
-// Scales fp32 `gradients`, which this process holds as a whole, so that their p-norm is at most
+// Scales `gradients`, which this process holds as a whole, so that their p-norm is at most
 // max_norm. Returns the norm before scaling. Throws what check_norm_type() throws.
 double clip_grad_norm(const std::vector<at::Tensor>& gradients, double max_norm, double norm_type);
 

@@ -107,7 +107,7 @@ at::Tensor bins_of(const at::Tensor& elements) {
 
 at::Tensor sum_of_squares(const at::Tensor& tensor) {
   if (!tensor.is_cpu()) return sum_of_squares_on_gpu(tensor);
-  const at::Tensor elements = tensor.detach().contiguous();
+  const at::Tensor elements = tensor.detach().to(at::kFloat).contiguous();
   const float* data = elements.data_ptr<float>();
   Digits digits;
   for (int64_t begin = 0; begin < elements.numel(); begin += kCpuChunk) {
@@ -118,7 +118,7 @@ at::Tensor sum_of_squares(const at::Tensor& tensor) {
 }
 
 at::Tensor sum_of_squares_on_gpu(const at::Tensor& tensor) {
-  const at::Tensor elements = tensor.detach().flatten();
+  const at::Tensor elements = tensor.detach().to(at::kFloat).flatten();
   Digits digits;
   for (const at::Tensor& chunk : elements.split(kGpuChunk)) {
     const at::Tensor bins = bins_of(chunk);

@@ -11,9 +11,9 @@ namespace fsdp {
 // exactly. A tensor of zeros is the sum of nothing.
 inline constexpr int64_t kDigits = 20;
 
-// Returns the exact sum of the squares of an fp32 tensor, on the tensor's device. If an element is
-// infinite or NaN, every digit of the result is infinite or NaN. On CUDA the CPU waits for the
-// result.
+// Returns the exact sum of the squares of an fp32, bf16 or fp16 tensor, on the tensor's device. If
+// an element is infinite or NaN, every digit of the result is infinite or NaN. On CUDA the CPU
+// waits for the result.
 at::Tensor sum_of_squares(const at::Tensor& tensor);
 
 __extension__ using UInt128 = unsigned __int128;  // __extension__ avoids a warning of -Wpedantic

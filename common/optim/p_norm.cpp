@@ -28,7 +28,7 @@ at::Tensor largest_magnitude(const at::Tensor& tensor) {
 at::Tensor sum_of_powers(const at::Tensor& tensor, double norm_type, double largest) {
   UInt128 sum = 0;
   if (std::isfinite(norm_type) && std::isfinite(largest) && largest > 0) {
-    const at::Tensor elements = tensor.detach().cpu().contiguous();
+    const at::Tensor elements = tensor.detach().cpu().to(at::kFloat).contiguous();
     const float* data = elements.data_ptr<float>();
     // Uses the scalar std::pow, because at::pow() computes other bits for the last elements of a
     // tensor than for elements in full SIMD vectors.

@@ -14,8 +14,8 @@ namespace fsdp {
 // Throws std::invalid_argument if norm_type is 0, negative or NaN.
 void check_norm_type(double norm_type);
 
-// Returns the largest |x| of an fp32 tensor: fp64 [1], on the tensor's device. It is 0 if the
-// tensor has no elements, and NaN if an element is NaN.
+// Returns the largest |x| of an fp32, bf16 or fp16 tensor: fp64 [1], on the tensor's device. It is
+// 0 if the tensor has no elements, and NaN if an element is NaN.
 at::Tensor largest_magnitude(const at::Tensor& tensor);
 
 // Returns the exact sum of (|x| / largest)^norm_type, fp64 [kDigits] on the tensor's device. It is
@@ -29,8 +29,8 @@ at::Tensor sum_of_powers(const at::Tensor& tensor, double norm_type, double larg
 // Returns largest * sum_of_powers^(1/norm_type). If `largest` is infinite or NaN, the norm is too.
 double p_norm(double norm_type, double largest, const at::Tensor& sum_of_powers);
 
-// Returns the p-norm of all elements of the fp32 `tensors`, which this process holds as a whole. If
-// p is 2, the norm is the square root of the exact sum of all squares.
+// Returns the p-norm of all elements of the `tensors`, which this process holds as a whole. Each is
+// fp32, bf16 or fp16. If p is 2, the norm is the square root of the exact sum of all squares.
 double p_norm(const std::vector<at::Tensor>& tensors, double norm_type);
 
 }  // namespace fsdp

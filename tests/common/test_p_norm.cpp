@@ -48,6 +48,15 @@ TEST_IN_A_PROCESS(PNorm, p_norm_equals_torchs_vector_norm) {
   }
 }
 
+TEST_IN_A_PROCESS(PNorm, elements_in_16_bits_have_the_norm_of_the_same_numbers_in_fp32) {
+  for (const auto dtype : {torch::kBFloat16, torch::kHalf}) {
+    const at::Tensor sample = torch::randn({1003}).to(dtype), wide = sample.to(torch::kFloat);
+    for (const double type : kTypes)
+      EXPECT_EQ(norm_of(sample, type), norm_of(wide, type)) << sample.dtype() << ", " << type;
+    EXPECT_TRUE(torch::equal(sum_of_squares_on_gpu(sample), sum_of_squares(wide)));
+  }
+}
+
 TEST_IN_A_PROCESS(PNorm, sum_of_powers_rounds_each_power_down_to_a_multiple_of_2_to_the_minus_62) {
   EXPECT_EQ(sum_of(torch::tensor({-2.0F, 1.0F, 4.0F}), 3, 4), 1 + 0.125 + 1.0 / 64);
   const float one_unit = std::ldexp(1.0F, -31);  // one_unit^2 is 2^-62
