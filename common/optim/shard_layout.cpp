@@ -1,11 +1,17 @@
+#include <optim/mixed_precision.h>
 #include <optim/shard_layout.h>
 
+#include <algorithm>
+#include <array>
 #include <map>
 #include <stdexcept>
 #include <unordered_set>
 
 namespace fsdp {
 namespace {
+
+// The dtypes that a parameter may have.
+constexpr std::array kParameterDtypes{at::kFloat, at::kBFloat16, at::kHalf};
 
 [[noreturn]] void fail(const std::string& kind, const std::string& name, const std::string& what) {
   throw std::logic_error("shard layout: " + kind + " '" + name + "' " + what);
@@ -60,17 +66,42 @@ std::vector<int64_t> numel_of_each(const std::vector<NamedParameter>& parameters
 }
 
 void check_fp32(const std::string& unit, const std::vector<NamedParameter>& parameters) {
+  check_dtype(unit, parameters, at::kFloat);
+}
+
+void check_dtype(const std::string& unit, const std::vector<NamedParameter>& parameters,
+                 at::ScalarType dtype) {
   for (const auto& [name, parameter] : parameters) {
-    if (parameter.scalar_type() != at::kFloat) {
-      throw std::invalid_argument("unit " + unit + ": parameter " + name + " is " +
-                                  c10::toString(parameter.scalar_type()) + ", not Float");
-    }
+    if (parameter.scalar_type() == dtype) continue;
+    throw std::invalid_argument("unit " + unit + ": parameter " + name + " is " +
+                                c10::toString(parameter.scalar_type()) + ", not " +
+                                c10::toString(dtype));
   }
 }
 
+void check_floating(const std::string& where, const std::vector<NamedParameter>& parameters) {
+  for (const auto& [name, parameter] : parameters) {
+    if (std::ranges::count(kParameterDtypes, parameter.scalar_type()) != 0) continue;
+    throw std::invalid_argument(where + ": parameter " + name + " is " +
+                                c10::toString(parameter.scalar_type()) +
+                                ", and parameters must be Float, BFloat16 or Half; convert it with "
+                                "to(), or register a tensor that is not trained as a buffer");
+  }
+}
+
+std::string dtype_of_unit(at::ScalarType dtype) {
+  return std::string(":") + dtype_name(dtype);
+}
+
 std::string ShardLayout::Unit::module() const {
-  const bool frozen = name.ends_with(kFrozenUnit);
-  return frozen ? name.substr(0, name.size() - kFrozenUnit.size()) : name;
+  std::string path = name;
+  const auto cut = [&](const std::string& end) {
+    if (path.ends_with(end)) path.resize(path.size() - end.size());
+  };
+  cut(kFrozenUnit);
+  for (const at::ScalarType dtype : kParameterDtypes)
+    cut(dtype_of_unit(dtype));
+  return path;
 }
 
 int64_t ShardLayout::padded_numel() const {

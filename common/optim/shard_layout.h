@@ -12,7 +12,8 @@ namespace fsdp {
 
 // In a flat parameter, parameters start at multiples of 64 bytes, so that a kernel sees the same
 // alignment as in a tensor that PyTorch allocates. The optimizer also updates multiples of 16
-// elements (update_rule.h explains why).
+// elements (update_rule.h explains why). In a flat parameter whose own dtype has 16 bits, which
+// only the library makes, parameters start at multiples of 32 elements, which are 64 bytes too.
 inline constexpr int64_t kAlignment = 16;  // [elements]: 64 bytes of fp32
 
 constexpr int64_t round_up(int64_t numel, int64_t multiple) {
@@ -39,9 +40,22 @@ std::vector<int64_t> numel_of_each(const std::vector<NamedParameter>& parameters
 // Throws std::invalid_argument, which names the unit and the parameter, if a parameter is not fp32.
 void check_fp32(const std::string& unit, const std::vector<NamedParameter>& parameters);
 
+// Throws std::invalid_argument, which begins with `where` and names the parameter, if a parameter
+// is not fp32, bf16 or fp16.
+void check_floating(const std::string& where, const std::vector<NamedParameter>& parameters);
+// Throws std::invalid_argument, which names the unit and the parameter, unless all parameters have
+// the dtype `dtype`.
+void check_dtype(const std::string& unit, const std::vector<NamedParameter>& parameters,
+                 at::ScalarType dtype);
+
 // The end of a unit's name. If a module has frozen and trainable parameters, its frozen parameters
 // form a unit of their own, whose name ends so.
 inline const std::string kFrozenUnit = ":frozen";
+
+// Returns the end of the name of a unit that has only those of a module's parameters that have one
+// dtype: ":fp32", ":bf16" or ":fp16". (If the module's frozen parameters form a unit of their own
+// too, kFrozenUnit follows.)
+std::string dtype_of_unit(at::ScalarType dtype);
 
 // Describes, as plain data, where FSDP stores every element of the parameters. Predictions use it,
 // and so does code that computes the same numbers without sharding (the global norm is a sum over
@@ -54,8 +68,8 @@ struct ShardLayout {
     bool root;  // whether this is the root's unit, which stays unsharded from forward to backward
     bool trainable;  // whether the unit has a parameter that requires a gradient
 
-    // Returns the path of the unit's module: the name of the unit without kFrozenUnit (":frozen")
-    // at its end.
+    // Returns the path of the unit's module: the name of the unit without the endings kFrozenUnit
+    // (":frozen") and dtype_of_unit() (":bf16").
     std::string module() const;
   };
   struct Parameter {

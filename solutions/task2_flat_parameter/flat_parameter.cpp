@@ -1,3 +1,4 @@
+#include <any_dtype.h>
 #include <memory/poison.h>
 #include <memory/reclassify.h>
 #include <memory/storage.h>
@@ -15,6 +16,7 @@ std::shared_ptr<FlatParameter> make_flat_parameter(std::string unit,
                                                    std::vector<NamedParameter> parameters,
                                                    std::shared_ptr<Communicator> comm,
                                                    const FlatParameter::Materialize& materialize) {
+  check_fp32(unit, parameters);
   return std::make_shared<FlatParameterImpl>(std::move(unit), std::move(parameters),
                                              std::move(comm), materialize);
 }
@@ -25,16 +27,18 @@ FlatParameterImpl::FlatParameterImpl(std::string unit, std::vector<NamedParamete
   unit_ = std::move(unit);
   parameters_ = std::move(parameters);
   comm_ = std::move(comm);
-  check_fp32(unit_, parameters_);
-  layout_ = flat_layout(numel_of_each(parameters_), comm_->world_size());
+  layout_ = layout_of_unit(parameters_, comm_->world_size());
+  const at::ScalarType dtype = dtype_of(parameters_);
+  precision_ = {dtype, dtype};
   at::NoGradGuard no_grad;
   {
     MemoryScope scope(MemoryClass::shards);
     // The other ranks read the shard without a copy.
-    shard_ = comm_->empty(layout_.padded_numel / comm_->world_size()).fill_(poison::padding());
+    shard_ = comm_->empty(layout_.padded_numel / comm_->world_size(), dtype);
+    shard_.fill_(poison::padding());
   }
   const c10::Storage storage = storage_of_no_bytes(comm_->device());
-  full_ = view_of_storage(storage, 0, {layout_.padded_numel});
+  full_ = view_of_storage(storage, 0, {layout_.padded_numel}, dtype);
 
   const int64_t shard_begin = shard_offset();
   const int64_t shard_end = shard_begin + shard_numel();
@@ -49,7 +53,7 @@ FlatParameterImpl::FlatParameterImpl(std::string unit, std::vector<NamedParamete
           .copy_(values.flatten().slice(0, begin - offset, end - offset));
     }
     // The Variable stays the same object, because modules, aliases and hooks still hold it.
-    assign_data(parameter, view_of_storage(storage, offset, parameter.sizes()));
+    assign_data(parameter, view_of_storage(storage, offset, parameter.sizes(), dtype));
   }
 }
 
@@ -131,7 +135,8 @@ void FlatParameterImpl::reduce_gradient() {
     throw std::logic_error("unit " + unit_ + ": reduce_gradient() before wait_for_reduction()");
   flatten_gradients();
   MemoryScope scope(MemoryClass::sharded_gradients);
-  reduced_ = comm_->empty(shard_numel());  // ranks of other replicas read it without a copy
+  // The sum is fp32, whatever the unit's dtype is. Ranks of other replicas read it without a copy.
+  reduced_ = comm_->empty(shard_numel());
   reduction_ = comm_->reduce_scatter_into(reduced_, gradient_, unit_);
 }
 
@@ -141,6 +146,11 @@ void FlatParameterImpl::wait_for_reduction() {
   gradient_.reset();
   // Divides once, after the sum, because 1/W is not exact for every W.
   if (gradient_divide_factor() != 1) reduced_.div_(gradient_divide_factor());
+  {
+    // Only now the mean is rounded, if the unit is in 16 bits; to() returns an fp32 mean itself.
+    MemoryScope scope(MemoryClass::sharded_gradients);
+    reduced_ = reduced_.to(shard_.scalar_type());
+  }
   if (sharded_gradient_.defined()) {
     sharded_gradient_.add_(reduced_);
     reduced_.reset();

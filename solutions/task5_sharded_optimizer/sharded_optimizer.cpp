@@ -32,6 +32,10 @@ ShardedOptimizerImpl::ShardedOptimizerImpl(std::vector<std::shared_ptr<FlatParam
 }
 
 void ShardedOptimizerImpl::add_runs(const std::shared_ptr<FlatParameter>& unit) {
+  if (unit->shard().scalar_type() != at::kFloat) {
+    throw std::invalid_argument("unit " + unit->unit() + " is not fp32; use one of torch's " +
+                                "optimizers with model.parameters()");
+  }
   const auto& parameters = unit->parameters();
   for (size_t i = 0; i < parameters.size(); ++i) {
     if (!parameters[i].tensor.requires_grad()) continue;

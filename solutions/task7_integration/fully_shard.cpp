@@ -13,13 +13,13 @@ std::shared_ptr<FullySharded> fully_shard(Module& root, std::shared_ptr<Communic
   if (options.keep_fp32) keep_in_fp32(plan, root, options.keep_fp32);
   if (options.change_plan) options.change_plan(plan);
   for (const UnitPlan& unit : plan)
-    check_fp32(unit.name, unit.parameters);
+    if (!options.make_unit) check_fp32(unit.name, unit.parameters);
+  const auto make_unit = options.make_unit ? options.make_unit : make_flat_parameter;
 
   sharded->comm_ = comm;
   sharded->layout_ = plan_layout(root, plan, comm->world_size());
   for (const UnitPlan& unit : plan) {
-    sharded->units_.push_back(
-        make_flat_parameter(unit.name, unit.parameters, comm, options.materialize));
+    sharded->units_.push_back(make_unit(unit.name, unit.parameters, comm, options.materialize));
   }
 
   // Hooks of one kind run in the order of their registration: forward hooks, backward hooks,

@@ -1,4 +1,4 @@
-#include <flat_layout.h>
+#include <any_dtype.h>
 #include <unit_plan.h>
 
 #include <algorithm>
@@ -69,7 +69,7 @@ ShardLayout plan_layout(const Module& root, const std::vector<UnitPlan>& plan, i
   std::map<at::TensorImpl*, ShardLayout::Parameter> places;
   for (const UnitPlan& unit : plan) {
     const std::vector<int64_t> numels = numel_of_each(unit.parameters);
-    const FlatLayout flat = flat_layout(numels, world_size);
+    const FlatLayout flat = layout_of_unit(unit.parameters, world_size);
     bool trainable = false;
     for (size_t i = 0; i < numels.size(); ++i) {
       const auto& [name, tensor] = unit.parameters[i];

@@ -26,6 +26,10 @@ struct FullyShardOptions {
   // Given, not a problem: called with the whole plan before anything else is changed, so that it
   // may give parameters to other units. Null: the plan stays. See separate_frozen().
   std::function<void(std::vector<UnitPlan>& plan)> change_plan{};
+  // Given, not a problem, and set only by the library: makes the units in place of check_fp32() and
+  // make_flat_parameter(), for parameters that are not fp32 (any_dtype.h). Your fully_shard() need
+  // not look at it. Null: all parameters are fp32.
+  decltype(&make_flat_parameter) make_unit{};
 };
 
 // A model whose parameters, gradients and optimizer state are sharded over the ranks. You call its

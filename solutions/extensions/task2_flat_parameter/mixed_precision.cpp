@@ -8,6 +8,11 @@ namespace fsdp {
 
 void FlatParameterImpl::set_mixed_precision(const MixedPrecisionPolicy& policy) {
   check_mixed_precision(policy);
+  if (shard_.scalar_type() != at::kFloat) {
+    throw std::invalid_argument("unit " + unit_ +
+                                ": set_mixed_precision() needs fp32 parameters, " +
+                                "and its parameters are " + dtype_name(shard_.scalar_type()));
+  }
   if (state_ != UnitState::sharded || has_gradient()) {
     throw std::logic_error("unit " + unit_ +
                            ": set_mixed_precision() needs a sharded unit without gradients");
