@@ -14,9 +14,9 @@
 namespace fsdp {
 
 // A module of a sharded model that has hooks of ShardedModelImpl: the root, or a module that has a
-// unit. (A module has two units if separate_frozen() has split its parameters into frozen and
-// trainable ones.) HookedModule turns misuse into errors: reading a parameter while its unit is
-// sharded, and a write to a parameter that would be lost.
+// unit. (A module has several units if its parameters have several dtypes, or are partly frozen;
+// see separate_dtypes() and separate_frozen().) HookedModule turns misuse into errors: reading a
+// parameter while its unit is sharded, and a write to a parameter that would be lost.
 class HookedModule {
  public:
   // The situation in which the program reads a parameter of a unit while the unit is sharded.

@@ -32,7 +32,7 @@ ParameterTraps::ParameterTraps(const ShardedLeaves& leaves,
                                     " are sharded: give optimizers model.parameters(), not those "
                                     "of the module, and clip by model.clip_grad_norm_()"));
   for (const auto& entry : leaves.entries())
-    traps_.push_back({entry.whole, storages[entry.unit]});
+    traps_.push_back({entry.whole, storages[entry.unit], entry.leaf.scalar_type()});
 }
 
 const at::Tensor& ParameterTraps::gradient(size_t parameter) const {
@@ -51,7 +51,7 @@ void ParameterTraps::set() {
     if (trap.number != 0) continue;
     if (gradient(i).defined() && !is_trap(i)) continue;
     const int64_t number = ++last_number_;
-    const at::Tensor tensor = view_of_storage(trap.storage, 0, trap.parameter.sizes());
+    const at::Tensor tensor = view_of_storage(trap.storage, 0, trap.parameter.sizes(), trap.dtype);
     tensor.unsafeGetTensorImpl()->set_backend_meta(
         c10::make_intrusive<AtDrop>([weak = weak_from_this(), i, number] {
           if (const auto alive = weak.lock()) alive->trap_died(i, number);

@@ -54,6 +54,7 @@ class ParameterTraps : public std::enable_shared_from_this<ParameterTraps> {
   struct Trap {
     at::Tensor parameter;  // the module's parameter, in whose .grad the trap is
     c10::Storage storage;  // the storage of all traps of the parameter's unit
+    at::ScalarType dtype;  // dtype of the trap: that of the unit's shard
     // Number of the trap that is in .grad of the parameter and is watched; 0: no trap is watched.
     int64_t number{};
   };

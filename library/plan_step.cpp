@@ -38,6 +38,13 @@ PlannedStep plan_step(const std::function<std::shared_ptr<Module>()>& build,
   const TrainConfig config = config_of(options);
   std::shared_ptr<Module> model;
   construct_on_meta([&] { model = build(); });
+  for (const auto& [name, parameter] : distinct_parameters(*model)) {
+    if (parameter.scalar_type() == at::kFloat) continue;
+    throw std::invalid_argument(
+        "plan_step: parameter " + name + " is " + c10::toString(parameter.scalar_type()) +
+        ", and only steps of fp32 parameters are planned; build the model in "
+        "fp32, and set .mixed_precision for a step in 16 bits");
+  }
   std::vector<UnitPlan> units = plan_units(*model, options.wrap);
   separate_frozen(units);
   const ShardLayout layout = plan_layout(*model, units, config.shards());

@@ -48,7 +48,8 @@ struct PlannedStep {
 // meta device. It needs no ranks, and no memory for the model. `inputs` are those of one rank's
 // microbatch. `loss` gets them on the meta device, and calls the model on them; a tensor that
 // `loss` makes itself must be on their device. Throws std::runtime_error, which names the operator,
-// if the model calls an operator that has no meta kernel.
+// if the model calls an operator that has no meta kernel, and std::invalid_argument, which names
+// the parameter, if a parameter is not fp32.
 PlannedStep plan_step(const std::function<std::shared_ptr<Module>()>& build,
                       const std::function<at::Tensor(Module&, std::vector<at::Tensor>)>& loss,
                       const std::vector<at::Tensor>& inputs, const PlanOptions& options = {});

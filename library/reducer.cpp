@@ -1,5 +1,6 @@
 #include <backward_pass.h>
 #include <memory/live_bytes.h>
+#include <memory/memory_class.h>
 #include <memory/storage.h>
 #include <memory/storage_guard.h>
 #include <model_checks.h>
@@ -60,7 +61,8 @@ Reducer::Reducer(Module& net, std::shared_ptr<Communicator> comm, double bucket_
   const std::scoped_lock lock(replicated.mutex);
   for (const auto& parameter : distinct_parameters(net)) {
     largest = std::max(largest, static_cast<int64_t>(parameter.tensor.nbytes()));
-    entries_.push_back({parameter, view_of_storage(nothing, 0, parameter.tensor.sizes())});
+    entries_.push_back({parameter, view_of_storage(nothing, 0, parameter.tensor.sizes(),
+                                                   parameter.tensor.scalar_type())});
     replicated.all.insert(parameter.tensor.unsafeGetTensorImpl());
   }
   guard_storage(nothing,
@@ -138,7 +140,7 @@ void Reducer::begin_pass() {
 void Reducer::prepare_for_backward() {
   std::vector<std::vector<int64_t>> shapes;
   for (Entry& entry : entries_) {
-    check_fp32("root", {entry});
+    check_dtype("root", {entry}, entry.placeholder.scalar_type());
     at::Tensor& gradient = entry.tensor.mutable_grad();
     const bool waits = gradient.is_same(entry.placeholder);
     entry.arrived = false;
@@ -196,8 +198,8 @@ void Reducer::mark_ready(Entry& entry) {
     entry.unsynced = gradient;
     return;
   }
-  write_to_place(entry, entry.local.defined() ? entry.local : gradient);
-  if (entry.local.defined()) place_of(entry).add_(gradient);
+  // Adds in the parameter's dtype, as autograd does in one process; the bucket is fp32.
+  write_to_place(entry, entry.local.defined() ? entry.local.add_(gradient) : gradient);
   buckets_->ready(entry.gradient);
 }
 
@@ -263,7 +265,9 @@ void Reducer::move_gradients_to_leaves() {
     gradient = std::exchange(entry.reduced, {});
     entry.local.reset();
     if (!entry.trains) continue;
-    const at::Tensor& mean = places[entry.gradient];
+    // Only now the mean is rounded, if the parameter is in 16 bits. An fp32 mean stays a view.
+    const MemoryScope scope(MemoryClass::gradients);
+    const at::Tensor mean = places[entry.gradient].to(entry.tensor.scalar_type());
     gradient = gradient.defined() ? gradient.add_(mean) : mean;
   }
 }

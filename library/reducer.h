@@ -15,13 +15,15 @@ namespace fsdp {
 
 // PyTorch's Reducer, for DistributedDataParallel: puts the mean over ranks into the .grad of a
 // module's parameters. The module's hooks own this object. The buckets, and the order in which they
-// are reduced, are those of task 0 (BucketReducer), as in --mode ddp of the trainer.
+// are reduced, are those of task 0 (BucketReducer), as in --mode ddp of the trainer. The buckets
+// are fp32, also for gradients in 16 bits: so the sum and its division are fp32, and the mean is
+// rounded once to the parameter's dtype. (An all-reduce in 16 bits would round the sum too.)
 class Reducer : public std::enable_shared_from_this<Reducer> {
  public:
   struct Entry : NamedParameter {
     // A trap: reading its values throws. It is in .grad during a backward pass, after passes in
     // no_sync() until a pass outside no_sync() ends, and after a pass that threw until the user
-    // drops it.
+    // drops it. It has the dtype of the parameter, which must not change.
     at::Tensor placeholder;
     // Two tensors that are kept while .grad is `placeholder`, a tensor whose values cannot be read.
     // `local`: this rank's sum of the gradients that are not reduced. `reduced`: the .grad that

@@ -26,7 +26,7 @@ void check_can_be_replicated(const Module& net, const DistributedDataParallelOpt
     if (problem != nullptr)
       throw std::invalid_argument(where + ": parameter " + name + " " + problem);
   }
-  check_fp32("root", distinct_parameters(net));
+  check_floating(where, distinct_parameters(net));
 }
 
 }  // namespace

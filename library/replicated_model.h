@@ -22,8 +22,8 @@ class Reducer;
 // The defaults are those of FullyShardedDataParallel: sync_module_states and broadcast_buffers are
 // off. In PyTorch's DDP, both options are on, and the first is named init_sync.
 struct DistributedDataParallelOptions {
-  // [MiB] size of a bucket, whose gradients are reduced together. A bucket has at least one
-  // parameter, even if that is larger.
+  // [MiB] size of a bucket, whose gradients are reduced together, each in fp32. A bucket has at
+  // least one parameter, even if that is larger.
   double bucket_cap_mb{25};
   bool sync_module_states{};  // start with rank 0's parameters and buffers on every rank
   bool broadcast_buffers{};   // copy rank 0's buffers to every rank before each forward
@@ -38,6 +38,8 @@ struct DistributedDataParallelOptions {
 // - counts a parameter without a gradient on a rank as zero there;
 // - puts the mean over ranks into .grad of every trainable parameter, or adds it to the gradient
 //   that is already there, and gives the bits of FullyShardedDataParallel;
+// - sends gradients in fp32, also those of parameters in bf16 or fp16. Their sum is divided in
+//   fp32, and the mean is rounded once to the parameter's dtype;
 // - throws std::logic_error if create_graph is on or if a gradient is sparse.
 //
 // torch::autograd::grad() reduces nothing, so a gradient penalty that is computed with it is right.
@@ -45,9 +47,9 @@ class ReplicatedModel {
  public:
   // Collective. Registers the hooks that reduce gradients. `net` must outlive this object; if a
   // shared_ptr owns `net`, this object keeps it alive. The hooks stay on `net` as long as it lives.
-  // Throws std::invalid_argument, and leaves the model unchanged, if a parameter is not fp32, has
-  // no values, or is sharded or replicated already, if .bucket_cap_mb is negative, or if models or
-  // options differ between ranks.
+  // Throws std::invalid_argument, and leaves the model unchanged, if a parameter is not fp32, bf16
+  // or fp16, has no values, or is sharded or replicated already, if .bucket_cap_mb is negative, or
+  // if models or options differ between ranks.
   ReplicatedModel(Module& net, std::shared_ptr<Communicator> comm,
                   const DistributedDataParallelOptions& options);
   // A ReplicatedModel cannot be copied, because the copy would share the hooks on `net`.

@@ -21,6 +21,11 @@ const char* const kMisplaced =
     " were put into the module's parameters, where they are not reduced: reduce them over all "
     "ranks, and put this rank's elements into .grad of model.parameters()";
 
+// Returns a trap for .grad of the leaf of `entry`.
+at::Tensor trap_of_leaf(const c10::Storage& storage, const ShardedParameter& entry) {
+  return view_of_storage(storage, 0, entry.sizes, entry.leaf.scalar_type());
+}
+
 // Returns a copy of `gradient` that is marked as this rank's part of the parameter's gradient
 // (part_mark.h). It is a copy, because other leaves may get the same tensor. Returns `gradient`
 // itself if it needs no mark or has the right one.
@@ -60,9 +65,8 @@ ShardedGradients::ShardedGradients(const FullySharded& sharded,
     misplaced.push_back(trap_storage(*unit, kMisplaced));
   }
   for (const auto& entry : leaves_->entries())
-    gradients_.emplace_back(entry.leaf, entry.whole,
-                            view_of_storage(not_reduced[entry.unit], 0, entry.sizes),
-                            view_of_storage(misplaced[entry.unit], 0, entry.sizes));
+    gradients_.emplace_back(entry.leaf, entry.whole, trap_of_leaf(not_reduced[entry.unit], entry),
+                            trap_of_leaf(misplaced[entry.unit], entry));
 }
 
 const FlatParameter& ShardedGradients::unit_of(size_t parameter) const {

@@ -85,8 +85,8 @@ void ShardedModel::summon_full_params(const std::function<void()>& body,
   const at::NoGradGuard no_grad;
   for (const auto& unit : units()) {
     const at::Tensor own = own_part(*unit);
-    // Parameters in 16 bits are rounded, so only elements that `body` has changed are copied: the
-    // other elements of the shard keep their precision.
+    // With .mixed_precision, parameters in 16 bits are rounded, so only elements that `body` has
+    // changed are copied: the other elements of the shard keep their precision.
     const at::Tensor& shard = unit->shard();
     const at::Tensor unchanged = own.eq(shard.to(own.scalar_type()));
     at::Tensor(shard).copy_(at::where(unchanged, shard, own.to(shard.scalar_type())));

@@ -22,12 +22,17 @@ namespace fsdp {
 
 struct FullyShardedDataParallelOptions {
   WrapPolicy wrap{};  // selects the modules that become units; null: wrap_blocks()
-  // reshard_after_forward, limit, materialize and ignored are as in FullyShardOptions.
+  // reshard_after_forward, limit, materialize and ignored are as in FullyShardOptions. `limit`
+  // counts units: if each module has parameters of two dtypes, it has two units, and a limit of 3
+  // gathers the next module ahead as a whole.
   bool reshard_after_forward{true};
   int limit{2};
   FlatParameter::Materialize materialize{};
   std::vector<torch::nn::Module*> ignored{};
-  MixedPrecisionPolicy mixed_precision{};  // the dtypes of every unit's all-gathers and reductions
+  // The dtypes of every unit's all-gathers and reductions, for a model whose parameters are all
+  // fp32. In a model that has parameters in bf16 or fp16, each parameter is gathered and reduced in
+  // its own dtype, and another policy than the default is an error.
+  MixedPrecisionPolicy mixed_precision{};
   // Cast the root's input to param_dtype if it is floating-point. If the root is a ModuleOf, cast
   // only the one input that its hooks see.
   bool cast_forward_inputs{true};
@@ -51,6 +56,11 @@ class ShardedModelImpl;
 //   call or a backward pass.
 // - Outside module calls and backward passes, no rank reads the shards of another rank. So torch's
 //   optimizers may change the shards, and so may you.
+// - A parameter is fp32, bf16 or fp16. Its shard, its leaf in parameters(), its gradient and an
+//   optimizer's moments have its dtype; there is no fp32 copy. A sum over ranks and its division
+//   are fp32 (but see Communicator::reduce_scatter_into() for NCCL), and the mean is rounded once.
+//   A module whose parameters have several dtypes has a unit, and so an all-gather and a
+//   reduce-scatter, for each dtype (docs/library.md).
 class ShardedModel {
  public:
   // Collective. Shards `net` in place. `net` must outlive this object; if a shared_ptr owns `net`,
@@ -60,6 +70,8 @@ class ShardedModel {
   // Throws std::invalid_argument, and leaves the model unsharded and without hooks (with
   // sync_module_states it may have rank 0's values already), if
   // - the model is sharded already, or parameters or buffers share memory;
+  // - a parameter outside of ignored modules is not fp32, bf16 or fp16;
+  // - .mixed_precision is set and a parameter outside of ignored modules is not fp32;
   // - fully_shard() refuses the model or an option, or a unit lies in a torch::nn::Sequential;
   // - models or options differ between ranks; the message names the first parameter, buffer or
   //   option that differs, and the ranks.
@@ -141,15 +153,16 @@ class ShardedModel {
   void summon_full_params(const std::function<void()>& body, const SummonOptions& options = {});
 
   // Collective. Returns tensors on the CPU, with memory of their own, under every name that
-  // net.named_parameters() and net.named_buffers() have. Sharded parameters are whole and fp32.
-  // With rank0_only, only rank 0 of each replica gets them; the other ranks get an empty StateDict.
-  // Gathers one unit at a time.
+  // net.named_parameters() and net.named_buffers() have. Sharded parameters are whole, and each has
+  // its own dtype (fp32 with mixed_precision). With rank0_only, only rank 0 of each replica gets
+  // them; the other ranks get an empty StateDict. Gathers one unit at a time.
   // Throws std::invalid_argument if buffers, parameters of ignored modules, or parameters of
   // replicas differ between ranks, and std::logic_error if another object has sharded a parameter
   // of an ignored module. For buffers, see average_buffers(); with broadcast_buffers on, rank 0's
   // are used.
   StateDict state_dict(bool rank0_only = false);
-  // Collective; every rank passes the same state. Loads parameters and buffers.
+  // Collective; every rank passes the same state. Loads parameters and buffers, each rounded to its
+  // dtype in the model.
   // Throws on every rank, before anything changes: std::runtime_error if a name is missing or
   // unexpected, if a shape does not fit, if floating-point and other numbers are mixed up, or if a
   // tied parameter has two values; std::invalid_argument if `state` differs between ranks.
@@ -172,8 +185,10 @@ class ShardedModel {
   // Collective. Returns what save_checkpoint() and load_checkpoint() take (docs/checkpoints.md):
   // the parameters and the state of a ShardedOptimizer over units(), buffers, and parameters of
   // ignored modules, as views.
-  // Throws what state_dict() throws for buffers and parameters of ignored modules, and
-  // std::invalid_argument if one of them is not contiguous.
+  // Throws what state_dict() throws for buffers and parameters of ignored modules,
+  // std::invalid_argument if one of them is not contiguous, and std::logic_error if a sharded
+  // parameter is not fp32 (a ShardedOptimizer throws for its unit too): save state_dict() and
+  // optim_state_dict() then.
   ModelState checkpoint_state(ShardedOptimizer& optimizer);
 
   // Collective: a few small all-gathers. Call it for example once an epoch, after a scheduler's

@@ -1,8 +1,10 @@
+#include <any_dtype.h>
 #include <backward_pass.h>
 #include <buffers.h>
 #include <check_hookable.h>
 #include <ignored.h>
 #include <model_checks.h>
+#include <separate_dtypes.h>
 #include <separate_frozen.h>
 #include <sharded_model_impl.h>
 
@@ -16,6 +18,28 @@ namespace {
 std::string text_of(const MixedPrecisionPolicy& policy) {
   return std::string(dtype_name(policy.param_dtype)) + ", reduced in " +
          dtype_name(policy.reduce_dtype);
+}
+
+void separate_units(std::vector<UnitPlan>& plan) {
+  separate_dtypes(plan);
+  separate_frozen(plan);
+}
+
+// Throws std::invalid_argument if a parameter has a dtype that no unit can have, or with which
+// .mixed_precision would not say what the user means.
+void check_dtypes(const std::vector<UnitPlan>& plan, const MixedPrecisionPolicy& policy) {
+  for (const UnitPlan& unit : plan) {
+    check_floating(kFullyShardedDataParallel, unit.parameters);
+    for (const auto& [name, parameter] : unit.parameters) {
+      if (policy == MixedPrecisionPolicy() || parameter.scalar_type() == at::kFloat) continue;
+      throw std::invalid_argument(
+          std::string(kFullyShardedDataParallel) +
+          ": .mixed_precision needs fp32 parameters, and " + name + " is " +
+          dtype_name(parameter.scalar_type()) +
+          "; leave the option out, and each parameter is gathered and reduced in its own dtype; or "
+          "convert the model with to(torch::kFloat)");
+    }
+  }
 }
 
 void warn_if_nothing_is_chosen(const WrapPolicy& policy, const std::vector<Module*>& chosen) {
@@ -39,7 +63,7 @@ std::shared_ptr<ShardedModelImpl> ShardedModelImpl::create(
   if (comm->global_rank() == 0) warn_if_nothing_is_chosen(policy, chosen);
   check_hookable(net, chosen);
   auto plan = plan_units(net, wrap_by_hand(chosen), options.ignored);
-  separate_frozen(plan);
+  separate_units(plan);
   verify_model_across_ranks(
       *comm, net, plan,
       {{".limit", std::to_string(options.limit)},
@@ -48,6 +72,7 @@ std::shared_ptr<ShardedModelImpl> ShardedModelImpl::create(
        {".sync_module_states", std::to_string(options.sync_module_states)},
        {".broadcast_buffers", std::to_string(options.broadcast_buffers)}},
       options.sync_module_states, kFullyShardedDataParallel);
+  check_dtypes(plan, options.mixed_precision);
   const std::shared_ptr<ShardedModelImpl> sharding(
       new ShardedModelImpl(net, std::move(comm), options));
   // fully_shard() uses the modules that are chosen already, so that the user's policy is called
@@ -71,7 +96,8 @@ void ShardedModelImpl::shard(const std::vector<UnitPlan>& plan) {
                             .limit = options_.limit,
                             .materialize = options_.materialize,
                             .ignored = options_.ignored,
-                            .change_plan = separate_frozen});
+                            .change_plan = separate_units,
+                            .make_unit = make_flat_parameter_of_any_dtype});
   } catch (...) {
     for (auto& hook : first_hooks_)
       hook.remove();

@@ -42,7 +42,8 @@ NamedTensors gather_states(const ShardedModelImpl& sharding,
       if (entry.unit != unit) continue;
       for (const auto& [key, tensor] : tensors) {
         at::Tensor& shard = shards[key];
-        if (!shard.defined()) shard = comm.empty(flat_parameter.shard_numel()).zero_();
+        if (!shard.defined())
+          shard = comm.empty(flat_parameter.shard_numel(), tensor.scalar_type()).zero_();
         shard.narrow(0, entry.offset, entry.leaf.numel()).copy_(tensor.flatten());
       }
     }

@@ -91,6 +91,13 @@ void ShardedModel::load_state_dict(const StateDict& state) {
 ModelState ShardedModel::checkpoint_state(ShardedOptimizer& optimizer) {
   const CallerScope caller("checkpoint_state()");
   sharding_->begin("checkpoint_state");
+  for (const auto& unit : units()) {
+    if (unit->shard().scalar_type() == at::kFloat) continue;
+    throw std::logic_error("checkpoint_state: parameter " + unit->parameters().front().name +
+                           " is " + dtype_name(unit->shard().scalar_type()) +
+                           ", and a checkpoint has fp32 parameters; save state_dict() and "
+                           "optim_state_dict() with save_state_dict()");
+  }
   check_unsharded(*sharding_, "checkpoint_state");
   ModelState state;
   for (const auto& [name, parameter] : distinct_parameters(sharding_->net()))

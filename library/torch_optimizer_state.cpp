@@ -171,9 +171,10 @@ std::string shape_of(const OptionValues& values, const ShardedParameter& entry) 
     text += (text.empty() ? "" : " ") + key;
     if (value.isInt()) {
       text += "=" + std::to_string(value.toInt());
-    } else if (!value.isTensor() || value.toTensor().sizes() != entry.leaf.sizes()) {
+    } else if (!value.isTensor() || value.toTensor().sizes() != entry.leaf.sizes() ||
+               value.toTensor().scalar_type() != entry.leaf.scalar_type()) {
       throw std::invalid_argument("optim_state_dict: " + entry.name + "/" + key +
-                                  " is not a tensor of the parameter's shape");
+                                  " is not a tensor of the parameter's shape and dtype");
     }
   }
   return text;

@@ -124,7 +124,8 @@ struct ShardedNet {
 
 // Computes in one process the gradients that ranks compute together: adds the gradients of all
 // microbatches as a tree, divides the sum once by `microbatches`, and leaves the result in .grad of
-// each trainable parameter that has elements.
+// each trainable parameter that has elements. If a parameter has 16 bits, its gradients are added
+// and divided in fp32, and the result is rounded once to the parameter's dtype.
 inline void backward_of_parts(const std::vector<at::Tensor>& parameters, int microbatches,
                               const std::function<at::Tensor(int microbatch)>& loss) {
   std::vector<std::vector<at::Tensor>> gradients(parameters.size());
@@ -132,13 +133,17 @@ inline void backward_of_parts(const std::vector<at::Tensor>& parameters, int mic
     loss(microbatch).backward();
     for (size_t i = 0; i < parameters.size(); ++i) {
       const at::Tensor gradient = std::exchange(parameters[i].mutable_grad(), {});
-      gradients[i].push_back(gradient.defined() ? gradient : at::zeros_like(parameters[i]));
+      const at::Tensor own = gradient.defined() ? gradient : at::zeros_like(parameters[i]);
+      const bool narrow = at::isReducedFloatingType(own.scalar_type());
+      gradients[i].push_back(narrow ? own.to(at::kFloat) : own);
     }
   }
   for (size_t i = 0; i < parameters.size(); ++i)
     if (parameters[i].requires_grad() && parameters[i].numel() > 0)
-      parameters[i].mutable_grad() =
-          sum_as_tree(gradients[i]).view(parameters[i].sizes()).div(microbatches);
+      parameters[i].mutable_grad() = sum_as_tree(gradients[i])
+                                         .view(parameters[i].sizes())
+                                         .div(microbatches)
+                                         .to(parameters[i].scalar_type());
 }
 
 inline void train_in_one_process(TestRank& rank, const Training& training, int world_size) {

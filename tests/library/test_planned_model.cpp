@@ -132,6 +132,20 @@ MULTI_RANK_TEST(PlanStepOfReplicas, the_plan_of_each_shard_size_equals_what_a_tr
   EXPECT_EQ(shards.size(), world_size() == 2 ? 2U : 3U);
 }
 
+TEST(PlanStep, plan_step_throws_and_names_a_parameter_that_is_not_fp32) {
+  run_ranks(1, [](TestRank&) {
+    const auto in_bf16 = [] {
+      const auto net = small();
+      net->blocks[1]->to(at::kBFloat16);
+      return net;
+    };
+    const std::vector<at::Tensor> inputs{at::ones({64, 32}), at::ones({64, 32})};
+    EXPECT_CONTAINS(
+        error_of<std::invalid_argument>([&] { plan_step<Net>(in_bf16, loss, inputs); }),
+        "plan_step: parameter block1.weight is BFloat16, and only steps of fp32 parameters");
+  });
+}
+
 TEST(PlanStep, plan_step_names_an_operator_that_has_no_meta_kernel) {
   run_ranks(1, [](TestRank&) {
     const auto unknown = [](Net& net, std::vector<at::Tensor> inputs) {
