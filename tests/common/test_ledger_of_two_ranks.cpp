@@ -11,8 +11,9 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// The Ledger objects of two ranks, both in this process. A Ledger works as if each rank had a
-// process of its own.
+// The Ledger objects of two ranks. In a run, each rank has a process of its own. In this test, both
+// ranks are in one process, and their call rings are in the memory of this process. For the Ledger
+// objects this makes no difference.
 class LedgerOfTwoRanks : public testing::Test {
  protected:
   static constexpr size_t kPage = 4096;

@@ -17,7 +17,7 @@ TrainConfig small(const std::string& mode, int world_size, const std::string& ba
 }
 
 // Expects the published results of the small model on one GPU within a relative tolerance. The
-// published results of FSDP on eight GPUs differ from them by 1e-7.
+// published results of FSDP on eight GPUs have a relative difference of at most 1e-7 from them.
 void expect_published(const TrainResult& run, const std::string& name) {
   constexpr double kTolerance = 2e-6;
   EXPECT_NEAR(run.loss(0) / 7.1115722656, 1, kTolerance) << name;

@@ -21,8 +21,8 @@ struct WireOptions {
 };
 
 // Emulates several hosts on one machine, for tests of training over several hosts.
-// - A host has its own ports, loopback, processes, /proc, /dev/shm and host name. All other files
-//   are the machine's.
+// - A host has its own ports, loopback, processes, /proc, /dev/shm, /etc/hosts and host name. All
+//   other files are the machine's.
 // - Its device wire0 carries IPv4 packets of at most 9000 bytes to the other hosts, and to nothing
 //   else.
 // - All processes of all hosts end with this object, or with the thread that created it. The caller

@@ -162,12 +162,12 @@ void end_rank_3(int rank) {
   if (rank == 3) raise(SIGKILL);
 }
 
-TEST_F(LostHost, survivors_continue_if_another_rank_is_killed_before_they_connect) {
+TEST_F(LostHost, survivors_continue_if_rank_3_is_killed_before_they_connect_after_the_loss) {
   lose({.before_connecting = end_rank_3}, true, 2);
   EXPECT_CONTAINS(said_.text(), "rank 3 on host-b was killed by signal 9 (Killed)");
 }
 
-TEST_F(LostHost, survivors_continue_if_another_rank_is_killed_in_their_first_step) {
+TEST_F(LostHost, survivors_continue_if_rank_3_is_killed_in_their_first_step_after_the_loss) {
   lose({.in_the_first_step = end_rank_3}, true, 2);
   EXPECT_CONTAINS(said_.text(), "rank 3 on host-b was killed by signal 9 (Killed)");
 }

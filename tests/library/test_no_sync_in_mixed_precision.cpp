@@ -61,8 +61,9 @@ at::Tensor loss_of_pass(MixedNet& net, int microbatch, int microbatches, int pas
 // these sums are then added over ranks as a tree, and divided once by the number of ranks.
 struct Expected {
   std::map<std::string, at::Tensor> means;  // mean gradients of the sharded parameters, over ranks
-  // For each rank, the sums of the gradients that this rank has computed. A rank keeps such a sum
-  // for each parameter of the ignored module, because these gradients are not reduced.
+  // For each rank, the sums of the gradients that this rank has computed, of all parameters. The
+  // test uses only the sums of the parameters of the ignored module: the gradients of these
+  // parameters are not reduced, so each rank keeps a sum of its own.
   std::vector<std::map<std::string, at::Tensor>> of_own;
 };
 

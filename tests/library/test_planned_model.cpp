@@ -102,7 +102,9 @@ MULTI_RANK_SUITE_ON(PlanStepOfReplicas, 2, 4);
 
 // In PlanOptions, a shard size of 0 means that the model is sharded over all ranks.
 MULTI_RANK_TEST(PlanStepOfReplicas, the_plan_of_each_shard_size_equals_what_a_training_measures) {
-  std::set<int64_t> shards;  // for each shard size, the number of bytes of a rank's shards
+  // The numbers of bytes that the shards of a rank have, one number for each shard size. A shard
+  // size is the number of ranks over which a replica of the model is sharded.
+  std::set<int64_t> shards;
   for (int shard_size = 0; shard_size <= world_size(); ++shard_size) {
     const int size = shard_size == 0 ? world_size() : shard_size;
     if (world_size() % size != 0) continue;

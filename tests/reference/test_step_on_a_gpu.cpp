@@ -181,7 +181,8 @@ std::string told_in_step(Strategy& strategy, int64_t step) {
 // - A reduce-scatter is issued before the kernels of the next unit. The stream waits for it after
 //   these kernels.
 // - The CPU never waits.
-TEST_IN_A_PROCESS(StepOnAGpu, collectives_of_an_fsdp_step_overlap_with_the_kernels_of_units) {
+TEST_IN_A_PROCESS(StepOnAGpu,
+                  a_step_issues_collectives_before_the_kernels_with_which_they_can_overlap) {
   const auto strategy = strategy_of(config_in(at::kFloat));
   train(*strategy, 0);
   EXPECT_EQ(told_in_step(*strategy, 1),

@@ -188,7 +188,7 @@ MULTI_RANK_TEST(T0_2_bucket_reducer, buckets_count_as_live_bytes_of_gradients_an
                             {"bytes of gradients when the caller has dropped the buckets", 0}});
 }
 
-// A tensor of Communicator::empty() lies in memory that other ranks can read without a copy.
+// With shm, a tensor of Communicator::empty() lies in memory that other ranks read in place.
 MULTI_RANK_TEST(T0_2_bucket_reducer, the_reducer_makes_its_buckets_with_communicator_empty) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto deleter = [](const at::Tensor& tensor) {

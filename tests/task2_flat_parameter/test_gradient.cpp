@@ -213,7 +213,7 @@ MULTI_RANK_TEST(T2_5_flat_gradient, other_ranks_reduce_the_flat_gradient_without
 
 // The mean is taken over the ranks of all replicas. In this test each replica has one rank, which
 // has the whole unit.
-MULTI_RANK_TEST(T2_5_flat_gradient, other_replicas_all_reduce_the_sum_without_a_copy) {
+MULTI_RANK_TEST(T2_5_flat_gradient, the_sum_is_all_reduced_over_replicas_without_a_copy) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto unit =
         make_flat_parameter("unit", make_parameters(kShapes), rank.hybrid(/*shard_size=*/1));

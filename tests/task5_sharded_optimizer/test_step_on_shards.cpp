@@ -356,7 +356,8 @@ MULTI_RANK_TEST(T5_1_step_on_shards, a_step_without_gradients_throws_and_names_t
   expect_error(run, "what step() throws", {"std::logic_error", "decoder"});
 }
 
-MULTI_RANK_TEST(T5_1_step_on_shards, a_step_that_throws_changes_no_parameter_state_or_gradient) {
+MULTI_RANK_TEST(T5_1_step_on_shards,
+                a_step_that_throws_changes_no_shard_or_state_and_drops_no_gradient) {
   const RankRun run = run_ranks(world_size(), [](TestRank& rank) {
     const auto units = make_units(rank, make_parameters());
     const auto optimizer = make_sharded_optimizer(units, {{"", adamw()}}, rank.communicator());

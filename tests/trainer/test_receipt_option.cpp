@@ -84,7 +84,7 @@ TEST(ReceiptOption, an_audit_refuses_options_that_no_run_writes_into_its_receipt
   EXPECT_CONTAINS(refusal_of_receipt("seed = --json"), "line 1: ");
 }
 
-TEST(ReceiptOption, an_audit_that_uses_no_files_refuses_receipt_options_that_name_a_file) {
+TEST(ReceiptOption, an_audit_with_no_files_refuses_options_in_a_receipt_that_name_files) {
   for (const std::string name : {"text", "tokens", "init"}) {
     const std::string options = "seed = 1\n" + name + " = '/etc/passwd'\n";
     EXPECT_EQ(refusal_of_receipt(options), "accepted");

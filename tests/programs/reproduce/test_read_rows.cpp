@@ -64,7 +64,7 @@ TEST(ReadRows, read_rows_refuses_a_wrong_missing_or_unknown_key_of_a_row_and_nam
             "tables.toml:9: [[row]] has the name a, as a row above has");
 }
 
-TEST(ReadRows, read_rows_refuses_the_key_receipt_if_it_is_0_or_if_the_program_is_not_train) {
+TEST(ReadRows, read_rows_refuses_a_receipt_of_one_event_in_0_and_a_receipt_of_a_bench_run) {
   const std::string table = "labels = [\"W\"]\ncolumns = [\"loss\"]\n";
   EXPECT_CONTAINS(wrong_table(table + "line = [{ labels = [\"1\"], receipt = 0 }]\n"),
                   "has a receipt of one event in 0; it must be 1 (all events) or more");
