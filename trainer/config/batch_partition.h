@@ -64,7 +64,8 @@ class TreeSum {
  private:
   BatchPartition partition_;
   int count_{};  // number of calls of fold() so far, one for each microbatch
-  // The pushed partial sums that fold() has not added yet, owned; the oldest first.
+  // The partial sums that the caller has pushed and that fold() has not added yet; the oldest
+  // first. This object keeps their tensors until fold() adds them.
   std::vector<std::vector<at::Tensor>> aside_;
 };
 

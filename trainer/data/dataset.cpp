@@ -82,8 +82,9 @@ class ModularDataset : public Dataset {
 
   int64_t modulus_;
   uint64_t seed_;
-  // [n] int64, owned: the pairs from which batches draw, and the pairs that are held out. The pair
-  // of a and b is stored as a * modulus_ + b. Each pair is in exactly one of the two tensors.
+  // [n] int64, in memory of this object: the pairs from which batches draw, and the pairs that are
+  // held out. The pair of a and b is stored as a * modulus_ + b. Each pair is in exactly one of the
+  // two tensors.
   at::Tensor trained_, held_out_;
 };
 
@@ -110,7 +111,7 @@ class PatternDataset : public Dataset {
  private:
   int64_t vocabulary_;
   uint64_t seed_;
-  at::Tensor pattern_;  // [kPatternPeriod] int64, owned
+  at::Tensor pattern_;  // [kPatternPeriod] int64, in memory of this object
 };
 
 [[noreturn]] void refuse_id(const std::string& path, int64_t place, int64_t id,

@@ -20,7 +20,7 @@ struct TransportBuffers {
 // Returns the buffers that a backend allocates for a call:
 // - gloo exchanges the ranks' parts through a buffer. For an all-reduce it pads the tensor,
 //   exchanges parts through a second such buffer, and sums its own part in a third one.
-// - shm copies a rank's input if it lies outside the arena.
+// - shm copies a rank's input if it lies outside the arenas (memory for tensors that ranks share).
 // - nccl allocates a sum of 16 bits beside the fp32 output. Its other memory is not in tensors.
 TransportBuffers transport_buffers(const std::string& backend, const Schedule::Issue& call) {
   const int64_t bytes = call.numel * call.element_bytes;

@@ -41,7 +41,8 @@ struct Schedule {
     // Distance from one rank of the call to the next one; 1: they are neighbours.
     int stride;
     int place;  // index of this rank among the ranks of the call
-    // Whether the tensor of the call lies in memory that the transport reads without a copy.
+    // Whether the tensor of the call is from Communicator::empty(). Then it lies, with shm and
+    // tensors on the CPU, in memory that the other ranks read in place.
     bool in_arena;
     std::optional<size_t> unit{};  // the unit that the call serves; empty: it serves no unit
     std::string_view label{};  // "norm" or "metrics" if the call serves no parameter, else empty

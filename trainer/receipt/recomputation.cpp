@@ -8,8 +8,8 @@
 namespace fsdp {
 namespace {
 
-// Returns the latest of the `known` steps that is not after `step`. Throws std::invalid_argument if
-// there is none.
+// `known`: the steps before which the state of the run is known. Returns the latest of them that is
+// not after `step`. Throws std::invalid_argument if there is none.
 int64_t last_known(const std::set<int64_t>& known, int64_t step) {
   const auto after = known.upper_bound(step);
   if (after == known.begin())
@@ -32,8 +32,10 @@ std::vector<Element> drawn_of(std::vector<Element> all, size_t count, uint64_t s
   return drawn;
 }
 
-// Returns recomputations that together compute all `events` again: at most one over whole steps for
-// each known state, and at most one for each microbatch.
+// Returns recomputations that together compute all `events` again. `known`: the steps before which
+// the state of the run is known, from a checkpoint or from the start of the run. For each step in
+// `known` there is at most one recomputation of whole steps, which begins with this step. For each
+// microbatch there is at most one recomputation of this microbatch alone.
 std::vector<Recomputation> pieces_for(const std::vector<EventKey>& events,
                                       const std::set<int64_t>& known) {
   // For each recomputation of whole steps: its first step -> the step after its last one.

@@ -24,9 +24,12 @@ namespace {
 // them as on a shard of fsdp.
 struct Slot {
   NamedParameter parameter;
-  at::Tensor padded;  // the values [numel with padding], fp32, owned; the optimizer updates them
-  // [numel with padding], owned, the parameter rounded to param_dtype; parameter.tensor is a view
-  // of it. If param_dtype is fp32, `rounded` and `padded` are the same tensor.
+  // [numel with padding], in memory of this object: the values in fp32, which the optimizer
+  // updates.
+  at::Tensor padded;
+  // [numel with padding], in memory of this object: the parameter rounded to param_dtype;
+  // parameter.tensor is a view of it. If param_dtype is fp32, `rounded` and `padded` are the same
+  // tensor.
   at::Tensor rounded;
   MixedPrecisionPolicy precision{};
   bool trainable{};   // false: the parameter is frozen, so it has no gradient in a bucket
@@ -255,8 +258,8 @@ class ReplicaStrategy : public MicrobatchStrategy {
       reduce_all_buckets();
   }
 
-  // Allocates the buckets of gradients; in ddp, in memory that other ranks can read. The padding is
-  // zero, and all other values are undefined.
+  // Allocates the buckets of gradients; in ddp, with Communicator::empty(). The padding is zero,
+  // and all other values are undefined.
   void allocate_gradients() {
     const at::NoGradGuard no_grad;
     MemoryScope scope(MemoryClass::gradients);

@@ -13,7 +13,8 @@ namespace fsdp {
 struct FsdpImplementation {
   std::unique_ptr<Strategy> (*make_strategy)(const TrainConfig& config, Workload workload,
                                              std::shared_ptr<Communicator> comm);
-  // Returns the layout that the strategy of make_strategy() would have. Needs no ranks.
+  // Returns the ShardLayout of the strategy that make_strategy() would make: it says where each
+  // element of the parameters is stored. Needs no ranks.
   ShardLayout (*shard_layout)(const TrainConfig& config, const Workload& workload);
   // Applies activation checkpointing to every `every`-th block of the model. The trainer calls it
   // only if the config asks for activation checkpointing.

@@ -31,8 +31,9 @@ class Watch {
   Watch(const TrainConfig& config, const RankContext& context);
 
   // Call it when the run has made `steps` steps and, if a save is due, has saved the checkpoint
-  // after the last of them. Returns a line to print if a microbatch could not be computed again or
-  // compared; else "".
+  // after the last of them. Returns a line to print if a microbatch could not be computed again, or
+  // if its hashes could not be compared with those that the ranks have recorded; else "". If hashes
+  // differ, wrong() says so.
   std::string after_step(int64_t steps);
 
   // Call it after the last step. If a process still runs, waits for it. Returns lines to print that

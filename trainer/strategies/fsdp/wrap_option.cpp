@@ -42,7 +42,9 @@ class Taken {
 };
 
 int64_t parse_bytes(const std::string& text, std::string_view digits) {
-  int64_t bytes{};  // `bytes` stays 0 unless the digits are a number that fits an int64
+  // `bytes` stays 0 if the digits do not begin with a number, or if this number does not fit an
+  // int64.
+  int64_t bytes{};
   const char* end = std::from_chars(digits.begin(), digits.end(), bytes).ptr;
   if (end != digits.end() || bytes <= 0) {
     throw std::invalid_argument("--wrap " + text + ": size: takes a positive number of bytes");
