@@ -18,8 +18,8 @@ PROGRAM = BUILD / "bin" / "reference_task2_tests"
 
 
 def environment_of(command):
-    """Returns the environment variables and the arguments with which a recorded program was
-    started, read from `command`, the path of the file `command` in the recording."""
+    """Returns the environment variables and the arguments of the program that a recording has.
+    Reads them from `command`, the path of the file `command` in the recording."""
     words = iter(command.read_bytes().decode().split("\0")[2:])
     variables = dict(word.split("=", 1) for word in iter(lambda: next(words), ""))
     return variables, [word for word in words if word]

@@ -34,7 +34,7 @@ struct Surroundings {
 
 // While this object lives, this thread runs a forward() for the second time, with the generator
 // states and thread settings of the first run. The destructor restores the states and settings that
-// it found.
+// the thread had before this object was made.
 class SecondRun {
  public:
   SecondRun(const Surroundings& first, c10::Device device)

@@ -145,7 +145,7 @@ void Reducer::prepare_for_backward() {
     const bool waits = gradient.is_same(entry.placeholder);
     entry.arrived = false;
     entry.trains = entry.tensor.requires_grad() || waits;
-    // If .grad is not the placeholder, no gradient of an earlier pass waits to be reduced, or the
+    // If .grad is not entry.placeholder, no gradient of an earlier pass waits to be reduced, or the
     // user has dropped or replaced that gradient.
     if (!waits) {
       entry.local.reset();
@@ -234,8 +234,9 @@ void Reducer::finalize_backward() {
   pass_ = -1;
   const at::NoGradGuard no_grad;
   for (Entry& entry : entries_) {
-    // If `arriving` is still true at the end of the backward pass, the parameter's gradient was
-    // undefined, so mark_ready() was not called for it. Then the trap goes back into .grad.
+    // If `arriving` is still true at the end of the backward pass, the gradient of the parameter
+    // was undefined, so mark_ready() was not called for the parameter. Then entry.placeholder, a
+    // tensor whose values cannot be read, goes back into .grad.
     if (std::exchange(entry.arriving, false)) entry.tensor.mutable_grad() = entry.placeholder;
     if (entry.unsynced.defined() && entry.local.defined()) entry.local.add_(entry.unsynced);
     if (entry.unsynced.defined() && !entry.local.defined()) entry.local = entry.unsynced;

@@ -130,7 +130,8 @@ void ShardedGradients::gradient_of_parameter(size_t parameter, const at::Tensor&
 
 // A tensor hook on the leaf, which is this rank's tensor in model.parameters(). It runs if the user
 // computes a part of the loss from that tensor, such as a penalty on the weights. Autograd adds
-// `gradient` to .grad of the leaf next, so this function takes the trap out of .grad.
+// `gradient` to .grad of the leaf next, so this function takes the trap (a tensor that throws when
+// it is read) out of .grad.
 at::Tensor ShardedGradients::gradient_of_leaf(size_t parameter, const at::Tensor& gradient) {
   gradients_[parameter].gradient_of_leaf();
   return marked(leaves_->entries()[parameter], gradient);
@@ -265,8 +266,8 @@ void ShardedGradients::end_pass(size_t parameter, const at::Tensor& of_unit) {
     gradient.keep_local_sum();
   if (!gradient.show_for_pass(entry.requires_grad)) return;
   if (of_unit.defined()) add(parameter, of_unit);
-  // If any unit has gradients that are not reduced yet, .grad of this leaf becomes a trap, even if
-  // its own unit has reduced this gradient.
+  // If any unit has gradients that are not reduced yet, .grad of this leaf becomes a trap (a tensor
+  // that throws when it is read), even if its own unit has reduced this gradient.
   if (unit_waits || (any_unit_waits_ && entry.leaf.grad().defined())) gradient.hide();
 }
 

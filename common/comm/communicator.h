@@ -60,10 +60,10 @@ class Communicator {
   c10::DeviceType device() const;      // the device of all tensors of the collectives
 
   // All-gather: output [W n] <- the inputs [n] of the W ranks, in the order of ranks. The input may
-  // be a part of the output. If the input was made by empty(), the other ranks read it in place.
-  // The caller may free it at once, but may change it only after wait_for_readers(), or after a
-  // later collective that shows that all ranks have waited for this all-gather, such as the unit's
-  // reduce-scatter.
+  // be a part of the output. If the input was made by empty(), the other ranks may read it in place
+  // (with shm and tensors on the CPU, they do). The caller may free it at once, but may change it
+  // only after wait_for_readers(), or after a later collective that shows that all ranks have
+  // waited for this all-gather, such as the unit's reduce-scatter.
   Handle all_gather_into(const at::Tensor& output, const at::Tensor& input,
                          const std::string& unit);
 
@@ -93,8 +93,9 @@ class Communicator {
   // Barrier: wait() of the returned Handle returns when every rank has called barrier().
   Handle barrier(const std::string& unit);
 
-  // Returns a contiguous tensor with undefined values, in memory that the transport reads without a
-  // copy.
+  // Returns a contiguous tensor with undefined values, in memory of Transport::allocator(). With
+  // the transport shm and tensors on the CPU, the other ranks read an input in this memory in
+  // place.
   at::Tensor empty(int64_t numel, at::ScalarType dtype = at::kFloat) const;
   // Collective. Ends the first iteration: with Compare::first_iteration, later calls are not
   // compared. Call it when this rank has waited for every call of the first iteration.

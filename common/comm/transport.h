@@ -50,8 +50,9 @@ class Transport {
 
   virtual std::unique_ptr<Transfer> begin(const Collective& collective) = 0;
 
-  // Returns the allocator of memory that the other ranks read, or the library sends, without a
-  // copy.
+  // Returns the allocator of the memory of Communicator::empty(). With shm and tensors on the CPU,
+  // this is memory that the ranks share: the other ranks read an input in this memory in place.
+  // Otherwise it is the memory of the usual allocator of the device.
   virtual c10::Allocator* allocator() = 0;
 
   // Waits until no other rank reads this rank's inputs any more. Returns at once if inputs are

@@ -35,7 +35,8 @@ std::shared_ptr<Transport> make_on_host(const std::string& backend, const RankCo
   }
   if (shm) context.shared->stop_counting(context.rank);
   // For gloo, the host copies are in pinned memory, which the GPU itself reads and writes. For shm,
-  // they are in the arena, so that the other ranks read them in place; arenas are not pinned.
+  // they are in this rank's arena (memory that the ranks share), so that the other ranks read them
+  // in place; arenas are not pinned.
   c10::Allocator* staging = shm ? transport->allocator() : cuda_backend.pinned;
   return make_staged_transport(std::move(transport), options.device, staging);
 }

@@ -313,8 +313,9 @@ def attempt(clone, line, words):
 
 
 def why_left_out(line, clone):
-    """Returns the reason why the command of `line` is not run; None or "" if it is run. The field
-    `needs` in fresh_clone.toml is a path or the name of a program that this machine must have."""
+    """Returns the reason why the command of `line` is not run; None or "" if it is run. `line` is a
+    Line: a command of the table, with the fields that fresh_clone.toml has for it. Its field
+    `needs` is a path or the name of a program that this machine must have."""
     if line.expected.get("compiles") and not clone.really:
         return "calls the compiler itself, in a sandbox; --really tries it"
     needed = line.expected.get("needs")
