@@ -2,8 +2,8 @@
 
 #include <span>
 
-// Tables of facts about code points. grading/unicode_tables.py writes them to unicode_tables.cpp.
-// Every table is sorted.
+// Tables of facts about code points. The course's script unicode_tables.py writes them to
+// unicode_tables.cpp. Every table is sorted.
 namespace fsdp::unicode {
 
 struct Range {
