@@ -25,6 +25,15 @@ void for_adaptable(torch::nn::Module& model,
     if (auto* layer = dynamic_cast<Adaptable*>(item.value().get())) visit(item.key(), *layer);
 }
 
+// Returns the name of another module's parameter that is the weight of `layer`, for example
+// "wte.weight" for a tied head; "" if no other module has it.
+std::string tied_to(const torch::nn::Module& model, const std::string& layer,
+                    const at::Tensor& weight) {
+  for (const auto& item : model.named_parameters())
+    if (item.value().is_same(weight) && item.key() != layer + ".weight") return item.key();
+  return "";
+}
+
 }  // namespace
 
 LoraAdapter::LoraAdapter(int64_t in, int64_t out, const LoraOptions& options)
@@ -97,6 +106,15 @@ std::vector<std::string> add_lora(torch::nn::Module& model, const std::string& p
   if (layers.empty())
     throw std::invalid_argument("add_lora(): no layer that can have an adapter matches '" +
                                 pattern + "'");
+  for (const auto& [name, layer] : layers) {
+    const std::string tied = tied_to(model, name, layer->weight());
+    if (!tied.empty())
+      throw std::invalid_argument("add_lora(): '" + pattern + "' matches " + name +
+                                  ", whose weight is also " + tied +
+                                  ": an adapter of one of the two could not be merged into it; "
+                                  "choose a pattern that does not match " +
+                                  name);
+  }
   for (auto& item : model.named_parameters())
     if (!is_lora(item.key())) item.value().set_requires_grad(false);
   std::vector<std::string> adapted;

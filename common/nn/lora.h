@@ -48,6 +48,8 @@ class Adaptable {
   void merge_lora();
   void unmerge_lora();
 
+  const torch::Tensor& weight() { return weight_to_adapt(); }  // [out, in]
+
  protected:
   virtual torch::nn::Module& layer() = 0;
   virtual torch::Tensor& weight_to_adapt() = 0;  // [out, in]
@@ -79,7 +81,9 @@ class LoraLinear : public Module, public Adaptable {
 // a match of the regular expression `pattern`. The class Linear of the models of ./fsdp train is
 // Adaptable. The parameters of earlier adapters are not frozen. Call add_lora() before the model is
 // sharded. Returns the names of the layers, in the order of registration.
-// Throws std::invalid_argument if no layer matches, or if `pattern` is not a regular expression.
+// Throws std::invalid_argument if no layer matches, if `pattern` is not a regular expression, or if
+// a layer matches whose weight another module has too, as the tied head of a language model has
+// that of the embedding: an adapter changes only one of the two, so it cannot be merged.
 // Throws what Adaptable::add_lora() throws.
 std::vector<std::string> add_lora(torch::nn::Module& model, const std::string& pattern,
                                   const LoraOptions& options);

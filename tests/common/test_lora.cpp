@@ -104,5 +104,15 @@ TEST_IN_A_PROCESS(Lora, add_lora_throws_and_says_why_it_cannot_add_adapters) {
   EXPECT_CONTAINS(refusal("c_fc", {}), "the layer has an adapter already");
 }
 
+// If an adapter of the head were merged into the tied weight, it would change the embedding too.
+TEST_IN_A_PROCESS(Lora, add_lora_throws_if_the_pattern_matches_a_head_with_a_tied_weight) {
+  const auto model = make_model("gpt2-tiny");
+  for (const std::string pattern : {"lm_head", ".", "(c_attn|lm_head)$"})
+    EXPECT_CONTAINS(error_of([&] { add_lora(*model, pattern, {}); }),
+                    "matches lm_head, whose weight is also wte.weight");
+  for (const auto& item : model->named_parameters())
+    EXPECT_TRUE(item.value().requires_grad() && !is_lora(item.key())) << item.key();
+}
+
 }  // namespace
 }  // namespace fsdp

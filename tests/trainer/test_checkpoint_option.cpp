@@ -61,6 +61,15 @@ TEST(CheckpointOption, the_error_of_resume_states_why_a_folder_has_no_checkpoint
                 folder.path());
 }
 
+TEST(CheckpointOption, checkpoint_dir_refuses_a_hugging_face_folder) {
+  const TemporaryFolder folder;
+  folder.write("config.json", "{}");
+  EXPECT_EQ(refusal({"--checkpoint-dir", folder.path()}),
+            "--checkpoint-dir " + folder.path() +
+                ": is a Hugging Face folder, which the checkpoints would hide from --init; give "
+                "another folder");
+}
+
 TEST(CheckpointOption, the_error_of_resume_with_other_settings_names_the_file_of_saved_options) {
   const TemporaryFolder folder;
   const std::string path = saved(folder, {"--lr", "0.25"});

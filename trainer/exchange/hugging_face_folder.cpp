@@ -182,7 +182,7 @@ std::vector<HuggingFaceTensor> hugging_face_tensors(const ModelShape& shape) {
 }
 
 std::vector<std::string> linear_layers(const ModelShape& shape) {
-  const std::string end = ".weight", head = kHeadName.substr(0, kHeadName.size() - end.size());
+  const std::string end = ".weight";
   std::vector<std::string> layers;
   for (const HuggingFaceTensor& tensor : hugging_face_tensors(shape)) {
     const std::string& name = tensor.own.name;
@@ -191,9 +191,6 @@ std::vector<std::string> linear_layers(const ModelShape& shape) {
     if (tensor.own.sizes.size() == 2 && !is_embedding)
       layers.push_back(name.substr(0, name.size() - end.size()));
   }
-  // The head is a linear layer too. If it is tied to the embedding, it has no parameter of its own,
-  // so the loop above has not added it.
-  if (layers.empty() || layers.back() != head) layers.push_back(head);
   return layers;
 }
 

@@ -44,7 +44,8 @@ struct HuggingFaceTensor {
 // of the parameters. Does not build the model.
 std::vector<HuggingFaceTensor> hugging_face_tensors(const ModelShape& shape);
 // Returns the names of the linear layers, which compute x W^T, of our model of this shape, in the
-// order of their parameters. These are the layers that can have LoRA adapters.
+// order of their parameters. These are the layers that can have LoRA adapters. The head is one of
+// them unless it is tied to the embedding: an adapter of a tied head could not be merged.
 std::vector<std::string> linear_layers(const ModelShape& shape);
 std::vector<ModelState::Parameter> parameters_of(const std::vector<HuggingFaceTensor>& tensors);
 

@@ -5,6 +5,7 @@
 #include <command_line/usage.h>
 #include <launch/launched.h>
 #include <options/groups.h>
+#include <state/folder_kind.h>
 #include <train/checkpoints.h>
 
 #include <cstdio>
@@ -128,6 +129,10 @@ void check_checkpoint_options(const CLI::App& app, const TrainConfig& config) {
                      std::to_string(*latest) +
                      " of another run than --resume; give another folder");
   }
+  if (kind_of_folder(config.checkpoint.dir) == FolderKind::hugging_face)
+    throw UsageError("--checkpoint-dir " + config.checkpoint.dir +
+                     ": is a Hugging Face folder, which the checkpoints would hide from --init; "
+                     "give another folder");
   if (!config.checkpoint.dir.empty())
     check_output("--checkpoint-dir", config.checkpoint.dir,
                  reason_not_to_fill(config.checkpoint.dir));
