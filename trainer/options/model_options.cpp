@@ -12,6 +12,9 @@
 #include <strategies/run_data.h>
 #include <strategies/vocabulary.h>
 
+#include <regex>
+#include <variant>
+
 namespace fsdp {
 namespace {
 
