@@ -13,8 +13,8 @@ namespace {
 
 std::mutex mutex;
 std::vector<std::function<void()>> late;
-// Whether this thread has called run_deferred_failures(), so that it is known to be a thread of the
-// user and not one of the autograd engine.
+// Says whether this thread has called run_deferred_failures(), so that it is known to be a thread
+// of the user and not one of the autograd engine.
 thread_local bool is_users_thread = false;
 
 // The callback that on_backward_end() queues for the end of a backward pass owns a Pass. If the

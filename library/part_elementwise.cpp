@@ -119,9 +119,11 @@ class Operands {
   // The operands of the call that are plain tensors (not this rank's parts of larger tensors),
   // except those with exactly one element.
   c10::SmallVector<const at::Tensor*, 4> others_;
-  // Whether a later operand is a part too, but has other elements of its whole tensor than `part_`.
+  // Says whether a later operand is a part too, but has other elements of its whole tensor than
+  // `part_`.
   bool differs_{};
-  // Whether autograd would compute a gradient for an operand that is a plain tensor, not a part.
+  // Says whether autograd would compute a gradient for an operand that is a plain tensor, not a
+  // part.
   bool learns_{};
   // Owns the tensors that fit() has cut out of operands with the sizes of the whole tensor.
   c10::SmallVector<at::Tensor, 4> cut_;

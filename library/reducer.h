@@ -29,7 +29,8 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
     // `local`: this rank's sum of the gradients that are not reduced. `reduced`: the .grad that
     // `placeholder` has replaced.
     at::Tensor local{}, reduced{};
-    // Whether a backward pass threw and so lost gradients of this parameter that were not reduced.
+    // Says whether a backward pass threw and so lost gradients of this parameter that were not
+    // reduced.
     bool broken{};
     // These three flags describe the current backward pass.
     // `trains`: the gradient has a place in a bucket of the pass.

@@ -94,7 +94,7 @@ class ShardedModelImpl : public std::enable_shared_from_this<ShardedModelImpl> {
   // requires_grad of each parameter, in the order of leaves_->entries(), when the ranks last
   // compared these values.
   std::vector<bool> agreed_;
-  // Whether autocast's cache can have casts that an earlier forward made.
+  // Says whether autocast's cache can have casts that an earlier forward made.
   bool casts_may_be_old_{};
 };
 

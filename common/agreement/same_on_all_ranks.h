@@ -26,8 +26,8 @@ struct Difference {
   // RankInvariant::what of the first invariant that differs; "what they have" if the ranks have
   // invariants of different names.
   std::string what;
-  // What each rank has, by global rank: its RankInvariant::value, or, if the ranks have invariants
-  // of different names, its RankInvariant::what.
+  // The element of a global rank is the rank's RankInvariant::value or, if the ranks have
+  // invariants of different names, its RankInvariant::what.
   std::vector<std::string> of_ranks;
   // The difference as a text for a message: "parameter b0.weight: float [4, 4] on rank 0, float [4,
   // 5] on ranks 1, 2; ADVICE".

@@ -19,7 +19,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What a path names when its symbolic links are followed: a file, or a name that no file has yet.
+// Describes what a path names after its symbolic links are followed: a file, or a name that no file
+// has yet.
 struct Place {
   int error{};                      // errno if the path cannot be resolved, else 0
   std::optional<struct stat> file;  // status of the file; no value: no file has this name yet

@@ -29,7 +29,7 @@ class UnitName {
   explicit UnitName(std::string_view name);
   operator std::string_view() const { return characters_.data(); }
   std::string str() const { return characters_.data(); }
-  // Whether this name is a label (kNorm, kMetrics or kState), not the name of a unit.
+  // Returns whether this name is a label (kNorm, kMetrics or kState), not the name of a unit.
   bool is_label() const { return characters_[0] == '<'; }
   friend bool operator==(const UnitName& a, const UnitName& b) = default;
   friend bool operator==(const UnitName& a, std::string_view b) { return std::string_view(a) == b; }

@@ -12,7 +12,7 @@ struct RankExit {
   int rank{};
   int exit_code{};  // the rank's exit status; 0 if a signal ended the rank
   int signal{};     // the signal that ended the rank, else 0
-  // Whether launch() or start() killed the rank because another rank had failed.
+  // Says whether launch() or start() killed the rank because another rank had failed.
   bool ended_by_launcher{};
   // If the rank was stopped when it was killed, the signal that had stopped it, such as SIGSTOP;
   // else 0.

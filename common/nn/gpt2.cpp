@@ -137,6 +137,7 @@ torch::Tensor GPT2::forward(torch::Tensor tokens) {
     throw std::invalid_argument("GPT2: a sequence of " + std::to_string(length) +
                                 " tokens is longer than the context, " + std::to_string(context_));
   }
+  // A statement for each call makes their order the same with every compiler.
   auto x = (*wpe_)(torch::arange(length, tokens.options()));
   x = (*wte_)(tokens) + x;
   x = dropped_out(x, dropout_, *this);

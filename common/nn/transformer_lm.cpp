@@ -146,8 +146,8 @@ class SwiGLU : public Module {
   }
 
   torch::Tensor forward(torch::Tensor x) override {
-    // A statement for each call, because in one expression the compiler would choose their order,
-    // and with it the order in which backward adds the gradients of x.
+    // Each call has a statement of its own, because in one expression the compiler would choose
+    // their order, and with it the order in which backward adds the gradients of x.
     const auto up = (*w3_)(x);
     return (*w2_)(at::silu((*w1_)(x)) * up);
   }

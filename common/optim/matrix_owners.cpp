@@ -45,8 +45,8 @@ void set_owners(MatrixRound& round, std::vector<int64_t>& total) {
 
 std::vector<MatrixRound> plan_matrices(std::vector<UnitMatrices> units, int ranks) {
   std::vector<MatrixRound> rounds;
-  // Whether the next unit with matrices begins a new MatrixRound. This is so if the last round has
-  // at least one matrix for each rank.
+  // Says whether the next unit with matrices begins a new MatrixRound. It does if the last round
+  // has at least one matrix for each rank.
   bool ended = true;
   for (UnitMatrices& unit : units) {
     if (unit.matrices.empty()) continue;

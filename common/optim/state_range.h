@@ -9,7 +9,7 @@ namespace fsdp {
 
 // Neighbouring elements of one parameter and their optimizer state. The tensors are views: writing
 // to them changes the training state. Elements are indices into the parameter, in row-major order.
-// So a range does not depend on units, shards, pieces or ranks, and padding is in no range.
+// Therefore a range does not depend on units, shards, pieces or ranks, and no range has padding.
 struct StateRange {
   std::string parameter;   // name of the parameter; if it has several names, the first one
   int64_t begin{}, end{};  // the elements from `begin` to end - 1; begin < end

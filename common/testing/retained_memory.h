@@ -30,7 +30,8 @@ class RetainedMemory {
     // Those bytes of `tensors` that the CPU allocator has allocated; the others are in shared
     // memory.
     int64_t on_heap;
-    // What written_bytes() returned: the bytes of this process's private memory that were written.
+    // written_bytes() returned this number: the bytes of this process's private memory that it has
+    // written.
     int64_t written;
   };
   static Bytes now();

@@ -24,7 +24,8 @@ struct RunOptions {
   // The time limit of the whole run of a rank: a rank that is still running then is ended, which
   // counts as a failure of the rank.
   std::chrono::milliseconds time_limit{60'000};
-  // Whether to record what the ranks do; a test that fails prints it as numbered steps.
+  // If `record` is true, the harness records what the ranks do, and a test that fails prints it as
+  // numbered steps.
   bool record{true};
 };
 

@@ -18,7 +18,7 @@ struct PlanSettings {
   bool json{};
   std::string svg;                // path of the file that gets the chart; empty: none
   std::optional<int64_t> memory;  // [bytes] memory of a rank; no value: not given
-  // Whether --search is given. If it is, `configs` has one element, and `memory` has a value.
+  // Says whether --search is given. If it is, `configs` has one element, and `memory` has a value.
   bool search{};
   // The settings that a search varies: those that the command line and --config leave open.
   Searched searched;

@@ -72,7 +72,7 @@ struct TrainingConfig {
   ReduceGradients reduce_gradients{ReduceGradients::each};
   int64_t seq{};
   uint64_t seed{42};
-  // Whether the run continues even if a loss or the norm of the gradients is not finite.
+  // Says whether the run continues even if a loss or the norm of the gradients is not finite.
   bool allow_nan{};
 };
 
@@ -181,10 +181,11 @@ struct ReportsConfig {
   // The options that the receipt has, in the format of --config: those on which the numbers of the
   // run depend, except --world and --microbatches.
   std::string audited_options;
-  // Whether to print how much memory the run would need, and to train nothing.
+  // If this is true, the program prints how much memory the run would need, and trains nothing.
   bool dry_run{};
   bool print_units{};  // whether to print the table of the units, and to train nothing
-  // Whether to print the settings that decide which numbers the run computes, and to train nothing.
+  // If this is true, the program prints the settings that decide which numbers the run computes,
+  // and trains nothing.
   bool print_settings{};
 };
 

@@ -187,8 +187,8 @@ class MetaTrace {
   // yet.
   std::vector<int64_t> calls_;
   ModelTrace* trace_{};  // the trace that is being recorded; null: no trace is being recorded
-  // Whether the trace that is being recorded becomes ModelTraces::adds: the trace of a microbatch
-  // whose gradients are added to a sum that exists.
+  // Says whether the trace that is being recorded becomes ModelTraces::adds: the trace of a
+  // microbatch whose gradients are added to a sum that exists.
   bool adds_{};
   bool in_backward_{}, pass_began_{};
 };

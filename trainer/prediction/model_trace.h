@@ -54,7 +54,7 @@ struct ModelTrace {
 // microbatch whose gradients are added to the .grad of the parameters; empty if it equals `begins`.
 struct ModelTraces {
   ModelTrace begins, adds;
-  // Whether the bytes of activations are known; if not, they are 0 in `begins` and in `adds`.
+  // Says whether the bytes of activations are known; if not, they are 0 in `begins` and in `adds`.
   bool has_activations{};
 };
 

@@ -41,7 +41,7 @@ struct Schedule {
     // Distance from one rank of the call to the next one; 1: they are neighbours.
     int stride;
     int place;  // index of this rank among the ranks of the call
-    // Whether the tensor of the call is from Communicator::empty(). Then it lies, with shm and
+    // Says whether the tensor of the call is from Communicator::empty(). Then it lies, with shm and
     // tensors on the CPU, in memory that the other ranks read in place.
     bool in_arena;
     std::optional<size_t> unit{};  // the unit that the call serves; empty: it serves no unit
@@ -67,9 +67,9 @@ struct Schedule {
   // are in a file; else 0.
   int64_t partial_sum_bytes{};
   bool has_activations{};  // false: the bytes of activations are unknown, and 0 in each Compute
-  // Whether `actions` are in the order in which a step of training runs them. False if a unit other
-  // than the root contains another unit, and no recorded trace of the model's calls gives their
-  // order.
+  // Says whether `actions` are in the order in which a step of training runs them. They are not if
+  // a unit other than the root contains another unit, and no recorded trace of the model's calls
+  // gives their order.
   bool in_order{true};
 };
 

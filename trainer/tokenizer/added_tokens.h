@@ -15,7 +15,7 @@ struct AddedToken {
   std::string content{};
   int32_t id{};
   bool single_word{};  // true: found only if no word character (\w) is next to it
-  // Whether the token takes the spaces before it (lstrip), and those after it (rstrip).
+  // Says whether the token takes the spaces before it (lstrip), and those after it (rstrip).
   bool lstrip{}, rstrip{};
   bool normalized{};  // true: searched for in the normalized text, not in the original one
 };

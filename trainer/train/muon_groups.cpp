@@ -40,7 +40,7 @@ struct Matrices {
 
 std::string describe_muon(const TrainConfig& config, const ShardLayout& layout) {
   if (config.optimizer.kind != OptimizerOptions::Kind::muon) return "";
-  // Whether the matrices are divided among the ranks; if not, every rank updates all matrices.
+  // Says whether the matrices are divided among the ranks; if not, every rank updates all matrices.
   const bool shares = config.ranks.mode == Mode::fsdp;
   const int ranks = shares ? config.ranks.world : 1;
   Matrices matrices{.count = 0, .kinds = {}, .by_rank = std::vector<int64_t>(ranks)};

@@ -96,7 +96,8 @@ class Buckets final : public BucketReducer {
   std::vector<std::vector<int64_t>> shapes_;
   std::shared_ptr<Communicator> comm_;
   GradientBuckets plan_;
-  // Whether this object allocates the buckets; false if the caller has passed them to begin().
+  // Says whether this object allocates the buckets. It does not if the caller has passed them to
+  // begin().
   bool own_{};
   // The flat tensor of each bucket; undefined if the bucket has no memory yet.
   std::vector<at::Tensor> tensors_;
