@@ -35,13 +35,6 @@ ReplicatedParameters& replicated_parameters() {
   return parameters;
 }
 
-// Returns how many elements the gradient of a parameter with `numel` elements takes in a bucket. As
-// in FSDP's flat parameter, every gradient begins at a multiple of 64 bytes, like a tensor of its
-// own: the last bits of a result of at::dot() depend on where its operands lie.
-int64_t padded_numel(int64_t numel) {
-  return (numel + kAlignment - 1) / kAlignment * kAlignment;
-}
-
 }  // namespace
 
 bool is_replicated(const at::Tensor& parameter) {
@@ -156,7 +149,9 @@ void Reducer::prepare_for_backward() {
     }
     if (!entry.trains) continue;
     entry.gradient = shapes.size();
-    shapes.push_back({padded_numel(entry.tensor.numel())});
+    // As in FSDP's flat parameter, every gradient begins at a multiple of 64 bytes, like a tensor
+    // of its own: the last bits of a result of at::dot() depend on where its operands lie.
+    shapes.push_back({round_up(entry.tensor.numel(), kAlignment)});
   }
   trains_ = !shapes.empty();
   buckets_ = make_bucket_reducer(shapes, {cap_, cap_}, comm_);

@@ -12,7 +12,6 @@
 #include <strategies/run_data.h>
 #include <strategies/vocabulary.h>
 
-#include <regex>
 #include <variant>
 
 namespace fsdp {
@@ -109,13 +108,8 @@ void check_lora(const CLI::App& app, const TrainConfig& config) {
     parameters.push_back(tensor.own.name);
   try {
     const bool tied = std::visit([](const auto& options) { return options.tied_head; }, shape);
-    if (config.model.lora > 0 && tied &&
-        std::regex_search("lm_head", std::regex(config.model.lora_target)))
-      throw UsageError("--lora-target " + config.model.lora_target +
-                       ": matches lm_head, whose weight is also that of the embedding, so that "
-                       "export could not merge its adapter; give a pattern that does not match "
-                       "lm_head");
-    if (config.model.lora > 0) check_lora_target(config.model.lora_target, linear_layers(shape));
+    if (config.model.lora > 0)
+      check_lora_target(config.model.lora_target, linear_layers(shape), tied);
     if (!config.model.freeze.empty()) check_freeze(config.model.freeze, parameters);
   } catch (const std::invalid_argument& error) {
     throw UsageError(error.what());

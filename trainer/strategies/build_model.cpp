@@ -66,7 +66,13 @@ void check_freeze(const std::string& pattern, const std::vector<std::string>& pa
                                 ": matches all parameters, so none is left to train");
 }
 
-void check_lora_target(const std::string& pattern, const std::vector<std::string>& layers) {
+void check_lora_target(const std::string& pattern, const std::vector<std::string>& layers,
+                       bool tied_head) {
+  if (tied_head && matches(pattern, {"lm_head"}) > 0)
+    throw std::invalid_argument(
+        "--lora-target " + pattern +
+        ": matches lm_head, whose weight is also that of the embedding, so that export could not "
+        "merge its adapter; give a pattern that does not match lm_head");
   if (matches(pattern, layers) == 0)
     throw std::invalid_argument("--lora-target " + pattern +
                                 ": matches no layer that can have an adapter; their names are " +

@@ -20,7 +20,9 @@ std::shared_ptr<Module> build_model(const TrainConfig& config);
 // parameters.
 void check_freeze(const std::string& pattern, const std::vector<std::string>& parameters);
 // Throws std::invalid_argument if `pattern`, the argument of --lora-target, matches no layer that
-// can have an adapter. The text names the option and some of the layers.
-void check_lora_target(const std::string& pattern, const std::vector<std::string>& layers);
+// can have an adapter, or if it matches the head and the head is tied to the embedding
+// (`tied_head`). The text names the option and some of the layers, or the head.
+void check_lora_target(const std::string& pattern, const std::vector<std::string>& layers,
+                       bool tied_head);
 
 }  // namespace fsdp

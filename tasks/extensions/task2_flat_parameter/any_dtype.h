@@ -26,7 +26,7 @@ inline FlatLayout layout_of_unit(const std::vector<NamedParameter>& parameters, 
   const int64_t elements = c10::elementSize(dtype_of(parameters)) == 2 ? 2 : 1;
   std::vector<int64_t> numels = numel_of_each(parameters);
   for (int64_t& numel : numels)
-    numel = (numel + elements - 1) / elements;
+    numel = round_up(numel, elements) / elements;
   FlatLayout layout = flat_layout(numels, world_size);
   for (int64_t& offset : layout.offsets)
     offset *= elements;
@@ -37,9 +37,8 @@ inline FlatLayout layout_of_unit(const std::vector<NamedParameter>& parameters, 
 // Does what make_flat_parameter() does, but its parameters are all fp32, all bf16 or all fp16.
 // - The shard, the all-gather, the flat gradient, the reduce-scatter and sharded_gradient() have
 //   this dtype. There is no fp32 copy of the shard.
-// - The sum over ranks and its division are fp32. Then wait_for_reduction() rounds the quotient
-// once
-//   to the unit's dtype, and adds it to sharded_gradient() in this dtype.
+// - The sum over ranks and its division are fp32. Then wait_for_reduction() rounds the quotient to
+//   the unit's dtype, once, and adds it to sharded_gradient() in this dtype.
 // - set_mixed_precision() throws std::invalid_argument if the unit is not fp32.
 // Throws std::invalid_argument, which names the unit and the parameter, if the parameters have
 // different dtypes or another dtype.
