@@ -55,7 +55,7 @@ module(trainer/tokenizer base state)
 module(trainer/exchange agreement base comm nn state tokenizer)
 module(trainer/strategies base comm config data memory nn offload optim prediction state trace)
 module(trainer/planning base comm config memory nn optim prediction strategies)
-module(trainer/diff base comm config digest nn optim state strategies)
+module(trainer/diff base comm config digest nn optim state strategies trace)
 module(trainer/receipt base command_line diff digest state)
 module(trainer/train agreement base command_line comm config cuda data diff digest exchange hosts
        launch memory optim planning prediction receipt report state strategies trace transports)

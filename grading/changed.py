@@ -87,22 +87,24 @@ def compile_as(path, source, task, output):
     call([words[0], *named, *(word for word in words[1:] if word != "-Werror")])
 
 
-def link_with(task, objects, replaced_paths, program):
-    """Links the test program of a task into `program`. In the task's reference library, `objects`
-    replace the objects of the source files `replaced_paths`."""
+def link_with(task, objects, replaced_paths, program, target=None):
+    """Links a program of build/default into `program`: `target`, or else the test program of the
+    task. In the task's reference library, `objects` replace the objects of the source files
+    `replaced_paths`."""
     library = f"libreference_task{task}.a"
     rest = shutil.copy(BUILD / library, program.with_name(library))
     call(["ar", "d", rest, *(f"{path.name}.o" for path in replaced_paths)])
     words = [
-        rest if word == library else word for word in command(f"bin/reference_task{task}_tests")
+        rest if word == library else word
+        for word in command(target or f"bin/reference_task{task}_tests")
     ]
     words[words.index("-o") + 1] = str(program)
     call([*words[:words.index("-o")], *map(str, objects), *words[words.index("-o"):]])
 
 
-def build(task, change, program):
-    """Makes `program`: the test program of the task, linked with the reference solutions and the
-    change."""
+def build(task, change, program, target=None):
+    """Makes `program`: the test program of the task, or `target`, another program of build/default;
+    linked with the reference solutions and the change."""
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         texts = {path: path.read_text() for path in paths_of(task).values()}
@@ -118,7 +120,7 @@ def build(task, change, program):
         objects = [folder / f"{path.stem}.o" for path in paths]
         for path, compiled in zip(paths, objects):
             compile_as(path, folder / path.name, task, compiled)
-        link_with(task, objects, paths, program)
+        link_with(task, objects, paths, program, target)
 
 
 def tests_in(program):

@@ -1,5 +1,5 @@
 """Tests ./fsdp why. For a fault it must name the line that caused the wrong value; for the
-reference solution it must say that no test has failed. The tests are skipped if bin/why is not
+reference solution it must say that no test has failed. The tests are skipped if a program is not
 built or if this machine cannot watch a process."""
 
 import os
@@ -15,6 +15,8 @@ from grader.course import BUILD, ROOT
 
 WHY = BUILD / "bin" / "why"
 PROGRAM = BUILD / "bin" / "reference_task2_tests"
+TRAIN = BUILD / "bin" / "reference_train"
+DIFF = BUILD / "bin" / "diff"
 
 
 def environment_of(command):
@@ -32,6 +34,11 @@ def answer(program, test, folder):
         [program, f"--gtest_filter={test}/W2"], cwd=folder, capture_output=True,
         env={**os.environ, "FSDP_RECORD": recording},
     )
+    return answer_about(recording, program)
+
+
+def answer_about(recording, program):
+    """Returns what ./fsdp why prints about the recording of a run of `program`."""
     chosen = subprocess.run([WHY, "--choose", recording], capture_output=True, text=True)
     if chosen.returncode:
         return chosen.stderr
@@ -95,7 +102,10 @@ def answer_to(fault):
         return answer(program, fault["test"], folder)
 
 
-@unittest.skipUnless(WHY.exists() and PROGRAM.exists(), "./fsdp build why reference_task2_tests")
+@unittest.skipUnless(
+    all(program.exists() for program in (WHY, PROGRAM, TRAIN, DIFF)),
+    "./fsdp build why diff reference_train reference_task2_tests",
+)
 class Why(unittest.TestCase):
     def test_why_names_the_function_and_file_that_wrote_the_wrong_number(self):
         name = "second_pass_replaces_the_first"
@@ -116,6 +126,45 @@ class Why(unittest.TestCase):
                 first = re.search(r"^  \S+:\d+, in (.*\n.*\n)", said, re.MULTILINE)
                 self.assertIsNotNone(first, said)
                 self.assertTrue(first[1].startswith(fault["named"]), said)
+
+    def test_why_names_the_line_that_made_a_number_of_two_runs_differ(self):
+        name = "second_pass_replaces_the_first"
+        runs = ["--a", "--mode single --microbatches 4", "--b"]
+        runs.append("--mode fsdp --world 2 --microbatches 4")
+        with tempfile.TemporaryDirectory() as folder:
+            program, recording = pathlib.Path(folder, "train"), pathlib.Path(folder, "recording")
+            fault = next(one for one in faults.load(2) if one["name"] == name)
+            changed.build(2, fault, program, "bin/reference_train")
+            done = subprocess.run(
+                [DIFF, *runs, "--binary-a", TRAIN, "--binary-b", program, "--record", recording],
+                capture_output=True, text=True,
+            )
+            self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+            said = answer_about(recording, program)
+        if "ptrace" in said or "x86-64" in said:
+            self.skipTest(said)
+        self.assertIn('"step 1, unit ', said)
+        self.assertIn("reduced gradient", said)
+        first = re.search(r"^  (\S+):\d+, in (.*)\n +(.*)\n", said, re.MULTILINE)
+        self.assertEqual(
+            first.groups(),
+            (
+                "solutions/task2_flat_parameter/flat_parameter.cpp",
+                "FlatParameterImpl::wait_for_reduction",
+                "sharded_gradient_.add_(reduced_);",  # without the fault: ./fsdp why reads the file
+            ),
+        )
+
+    def test_diff_records_nothing_if_the_bits_are_equal(self):
+        with tempfile.TemporaryDirectory() as folder:
+            recording = pathlib.Path(folder, "recording")
+            run = "--mode single --steps 1"
+            done = subprocess.run(
+                [DIFF, "--a", run, "--b", run, "--binary-a", TRAIN, "--record", recording],
+                capture_output=True, text=True,
+            )
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            self.assertFalse(recording.exists())
 
     def test_why_says_that_there_is_no_failed_test_if_all_pass(self):
         test = "T2_5_flat_gradient.the_sharded_gradient_is_the_mean_over_ranks"

@@ -20,6 +20,7 @@ struct Run {
   std::string name;     // name of the run: "a" or "b"
   std::string options;  // the options with which ./fsdp train makes this run
   std::string program{};
+  std::string record{};   // folder that the run makes with train --record; empty: it makes none
   std::string path{};     // path of the run's hashes: a folder that train --hashes wrote, or a file
   std::string failure{};  // the error that the run printed; empty if the run succeeded
   RunHashes hashes{};
@@ -27,7 +28,7 @@ struct Run {
 
 struct Settings {
   Run a{"a", ""}, b{"b", ""};
-  std::string save;
+  std::string save, record;
 };
 
 Settings parse(int argc, char** argv) {
@@ -46,6 +47,10 @@ Settings parse(int argc, char** argv) {
                                  "in place of --b: a file of --save, or a folder of train --hashes")
                       ->excludes(b);
   auto* save = app.add_option("--save", settings.save, "write the hashes of a to this file");
+  app.add_option("--record", settings.record,
+                 "if the bits differ, record the ranks of b in this new folder, with what differs "
+                 "first (./fsdp why reads it)")
+      ->needs(b);
   app.add_option("--binary-a", settings.a.program,
                  "the program that trains (./fsdp diff names its own)")
       ->required();
@@ -88,6 +93,7 @@ std::vector<std::string> command_of(const Run& run, const std::string& capture) 
     command.insert(command.end(), {"--model", "gpt2-tiny"});
   if (!run.path.empty()) command.insert(command.end(), {"--hashes", run.path});
   if (!capture.empty()) command.insert(command.end(), {"--capture", capture});
+  if (!run.record.empty()) command.insert(command.end(), {"--record", run.record});
   return command;
 }
 
@@ -142,17 +148,46 @@ void say(const std::string& text) {
   std::fflush(stdout);
 }
 
-void show_values(const EventKey& key, Run& a, Run& b, const std::string& folder) {
+// Writes what differs first in run b, the event `key`, into the folder b.record, for ./fsdp why
+// (programs/why/question.h).
+void keep_difference(const EventKey& key, const Run& a, const Run& b) {
+  nlohmann::json wrong{{"test", "b (" + b.options + ')'},
+                       {"run", 0},
+                       {"rank", 0},
+                       {"name", place_of(key, a.hashes, b.hashes)},
+                       {"text", differing_values(key, a.hashes, b.hashes).front()}};
+  if (const auto found = first_differing_element(key, a.hashes, b.hashes)) {
+    char is[32], expected[32];
+    std::snprintf(is, sizeof is, "%.9g", found->b);
+    std::snprintf(expected, sizeof expected, "%.9g", found->a);
+    wrong.update({{"rank", found->rank},
+                  {"element", found->element},
+                  {"right", found->right},
+                  {"place", found->index},
+                  {"is", is},
+                  {"expected", expected},
+                  {"text", found->index + " is " + is + ", and " + expected + " in a"}});
+  }
+  write_whole_file(b.record + "/wrong", wrong.dump());
+}
+
+void show_values(const EventKey& key, Run& a, Run& b, const Settings& settings,
+                 const std::string& folder) {
   const std::string name = nlohmann::json(key).dump();
   train(a, folder, name);
-  if (!b.options.empty()) train(b, folder, name);
+  if (!b.options.empty()) {
+    b.record = settings.record;
+    train(b, folder, name);
+    if (!b.record.empty()) keep_difference(key, a, b);
+  }
   for (const std::string& line : differing_values(key, a.hashes, b.hashes))
     say("  " + line);
   if (b.options.empty())
     say("  values of b come from a folder of train --hashes DIR --capture '" + name + '\'');
 }
 
-int compare_and_tell(Run& a, Run& b, const std::string& folder) {
+int compare_and_tell(Settings& settings, const std::string& folder) {
+  Run &a = settings.a, &b = settings.b;
   const bool failed = !a.failure.empty() || !b.failure.empty();
   const Comparison found = compare(a.hashes, b.hashes, failed);
   for (const Run* run : {&a, &b})
@@ -161,7 +196,7 @@ int compare_and_tell(Run& a, Run& b, const std::string& folder) {
     say("left out: " + kind);
   if (found.first) {
     say("the bits first differ in " + place_of(*found.first, a.hashes, b.hashes));
-    show_values(*found.first, a, b, folder);
+    show_values(*found.first, a, b, settings, folder);
   } else {
     say((failed ? "before the failure the bits are equal: " : "the bits are equal: ") +
         counted(found.equal, "event"));
@@ -171,22 +206,22 @@ int compare_and_tell(Run& a, Run& b, const std::string& folder) {
 }
 
 int diff(Settings settings) {
-  auto& [a, b, save] = settings;
+  Run &a = settings.a, &b = settings.b;
   const OwnFolder own("fsdp-diff");
   const std::string folder = own.path();
   compare_settings(a, b, folder);
   train(a, folder);
-  if (!save.empty()) {
+  if (!settings.save.empty()) {
     if (!a.failure.empty()) throw std::runtime_error("a failed: " + a.failure);
     std::string all;
     for (const auto& file : std::filesystem::directory_iterator(a.path))
       all += content_of(file.path().string());
-    write_whole_file(save, all);
+    write_whole_file(settings.save, all);
   }
   if (b.options.empty() && b.path.empty()) return 0;
   if (b.options.empty()) b.hashes = read_hashes(b.path);
   if (!b.options.empty()) train(b, folder);
-  return compare_and_tell(a, b, folder);
+  return compare_and_tell(settings, folder);
 }
 
 }  // namespace

@@ -19,9 +19,9 @@
 #include <testing/rank_report.h>
 #include <testing/results.h>
 #include <testing/story.h>
-#include <testing/watch.h>
 #include <testing/wrong_observation.h>
 #include <trace/recorder.h>
+#include <trace/watch.h>
 
 #include <algorithm>
 #include <csignal>

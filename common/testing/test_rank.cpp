@@ -3,8 +3,8 @@
 #include <testing/rank_report.h>
 #include <testing/tensor_bits.h>
 #include <testing/test_rank.h>
-#include <testing/watch.h>
 #include <trace/recorder.h>
+#include <trace/watch.h>
 
 namespace fsdp {
 

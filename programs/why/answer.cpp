@@ -34,6 +34,15 @@ std::string place_text(const SourceLine& line) {
          '\n' + (code.empty() ? "" : "      " + code + '\n');
 }
 
+// Returns when the wrong value was seen.
+std::string when_seen(const Question& question) {
+  return question.task() > 0 ? "when the test looked" : "when the value was compared";
+}
+
+std::string before_seen(const Question& question) {
+  return question.task() > 0 ? "before the test looked" : "before the value was compared";
+}
+
 // Returns a sentence about "this line", the student's line of the finding: what it did to the wrong
 // value, or that it passed over other code.
 std::string action_text(const Question& question, const Finding& finding) {
@@ -59,19 +68,20 @@ std::string action_text(const Question& question, const Finding& finding) {
       return "This line wrote the value.";
     case Kind::issue:
       return "This line issued " + collective +
-             (question.call >= 0 ? "." : ", and no line had waited for it when the test looked.");
+             (question.call >= 0 ? "."
+                                 : ", and no line had waited for it " + when_seen(question) + '.');
     case Kind::wait:
       return "This line waited for " + collective + '.';
     case Kind::spoil:
-      return "This line allocated " + std::to_string(action.bytes) +
-             " bytes, which were alive when the test looked.";
+      return "This line allocated " + std::to_string(action.bytes) + " bytes, which were alive " +
+             when_seen(question) + '.';
     case Kind::line:
-      return "Of your code, this line was the last to run before the test looked.";
+      return "Of your code, this line was the last to run " + before_seen(question) + '.';
     case Kind::raise:
       return "This line threw the exception.";
     default:
-      return "This line was the last one of your code that did something visible before the test "
-             "looked.";
+      return "This line was the last one of your code that did something visible " +
+             before_seen(question) + '.';
   }
 }
 
@@ -88,7 +98,7 @@ std::string trace_text(const Finding& finding) {
 }  // namespace
 
 std::string answer(const Question& question, const std::vector<Finding>& findings, bool verbose) {
-  std::string head = question.test() + ": rank " + std::to_string(question.rank);
+  std::string head = question.test + ": rank " + std::to_string(question.rank);
   head += question.name.empty() ? " failed: " : ", \"" + question.name + "\": ";
   head += question.text + '\n';
   if (!question.remark.empty()) head += question.remark + '\n';

@@ -264,7 +264,7 @@ std::optional<Finding> last_line(const std::vector<Finding>& past) {
 // name has the most words in common with the names of the test and of the observation. If no
 // function has such a word, returns last_line(past).
 std::optional<Finding> last_line(const std::vector<Finding>& past, const Question& question) {
-  const std::string text = question.test() + ' ' + question.name;
+  const std::string text = question.test + ' ' + question.name;
   const Finding* best = nullptr;
   int most = 0;
   for (const Finding& finding : past) {
@@ -430,8 +430,8 @@ std::vector<Finding> Investigation::find_element() {
     first = skipped();
     if (!first) first = last;
   } else {
-    prefer_named(found, question_.test());
-    const std::string suite = question_.test().substr(0, question_.test().find('.'));
+    prefer_named(found, question_.test);
+    const std::string suite = question_.test.substr(0, question_.test.find('.'));
     first = last_line_in_file_of(trace(), suite);
     if (first && first->line()->file == found.front().line()->file) first.reset();
   }

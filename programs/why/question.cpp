@@ -2,6 +2,7 @@
 #include <why/question.h>
 
 #include <algorithm>
+#include <cctype>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -22,7 +23,11 @@ Question read_question(const files::path& file) {
     return value.is_string() ? value.get<std::string>() : value.dump();
   };
   Question question;
-  question.folder = file.parent_path();
+  const files::path folder = file.parent_path();
+  question.folder = folder;
+  question.test = text("test");
+  if (question.test.empty())
+    question.test = folder.parent_path().filename().string() + '/' + folder.filename().string();
   question.run = wrong.value("run", 0);
   question.rank = wrong.value("rank", 0);
   question.name = text("name");
@@ -39,14 +44,9 @@ Question read_question(const files::path& file) {
 
 }  // namespace
 
-std::string Question::test() const {
-  const files::path path(folder);
-  return path.parent_path().filename().string() + '/' + path.filename().string();
-}
-
 int Question::task() const {
-  const size_t at = test().find('T');
-  return at == std::string::npos ? 0 : test()[at + 1] - '0';
+  const bool names_task = test.size() > 1 && test[0] == 'T' && std::isdigit(test[1]) != 0;
+  return names_task ? test[1] - '0' : 0;
 }
 
 Question choose_question(const std::string& folder) {

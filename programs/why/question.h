@@ -5,10 +5,13 @@
 
 namespace fsdp {
 
-// What ./fsdp why explains: the first thing that was wrong in a test. It is read from the file
-// `wrong` in the test's recording (common/testing/wrong_observation.h).
+// What ./fsdp why explains: the first thing that was wrong in a test, or that differs between two
+// runs. It is read from the file `wrong` in the recording of the test
+// (common/testing/wrong_observation.h) or of the second run (programs/diff.cpp).
 struct Question {
-  std::string folder;   // the folder of the test's recording: .../T4_2_reduce.name_of_the_test/W2
+  std::string folder;  // the folder of the recording: .../T4_2_reduce.name_of_the_test/W2
+  // Name of the test, "T4_2_reduce.name_of_the_test/W2"; or "b (OPTIONS)", the second run.
+  std::string test;
   int run{}, rank{};    // number of the recorded run, and number of the wrong rank in this run
   std::string name;     // name of the observation; "" if the rank failed
   std::string text;     // how the observation differs from the expected one
@@ -23,8 +26,7 @@ struct Question {
   // there is no such text.
   std::string remark;
 
-  std::string test() const;  // name of the test: "T4_2_reduce.name_of_the_test/W2"
-  int task() const;          // number of the task in the test's name: 4
+  int task() const;  // number of the task in the test's name: 4; 0 if it names no task
 };
 
 // Returns the question of a failed test that is recorded in `folder`, which ./fsdp check --record

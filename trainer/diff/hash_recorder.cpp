@@ -2,6 +2,7 @@
 #include <diff/hash_recorder.h>
 #include <digest/bit_hash.h>
 #include <torch/csrc/autograd/graph_task.h>
+#include <trace/watch.h>
 
 #include <cerrno>
 #include <cstring>
@@ -36,7 +37,7 @@ uint64_t bit_hash(const at::Tensor& tensor, int64_t begin) {
 HashRecorder::HashRecorder(const TrainConfig& config, const ShardLayout& layout,
                            nlohmann::ordered_json settings, int rank, const std::string& folder,
                            Select select)
-    : path_(folder + "/rank." + std::to_string(rank)),
+    : path_(folder.empty() ? "" : folder + "/rank." + std::to_string(rank)),
       select_(std::move(select)),
       rank_(rank),
       last_step_(config.end_step() - 1),
@@ -44,8 +45,8 @@ HashRecorder::HashRecorder(const TrainConfig& config, const ShardLayout& layout,
   // An error here is ignored: if the folder can't be made, file_.open() fails too, and write()
   // reports the reason.
   std::error_code unknown;
-  std::filesystem::create_directories(folder, unknown);
-  file_.open(path_);
+  if (!folder.empty()) std::filesystem::create_directories(folder, unknown);
+  if (!path_.empty()) file_.open(path_);
   if (!config.reports.captured_event.empty())
     capture_ = nlohmann::json::parse(config.reports.captured_event).get<EventKey>();
   for (const auto& unit : layout.units)
@@ -153,7 +154,15 @@ void HashRecorder::add(const EventKey& key, int64_t place, const at::Tensor& ten
   nlohmann::json line = key;
   line.update(nlohmann::json(EventHash{
       place, unit_of(key.name), there ? bit_hash(tensor, begin) : 0, there ? tensor.numel() : 0}));
-  if (there && capture_ == key) line.update(values_of(key.name, tensor, begin));
+  if (capture_ == key) {
+    const std::string place_text = place_of(key, unit_of(key.name));
+    if (there) {
+      line.update(values_of(key.name, tensor, begin));
+      watch::observed(place_text, tensor);
+    } else {
+      watch::observed(place_text, nullptr);
+    }
+  }
   write(line);
 }
 
@@ -178,6 +187,7 @@ nlohmann::json HashRecorder::values_of(const std::string& name, const at::Tensor
 }
 
 void HashRecorder::write(const nlohmann::json& line) {
+  if (path_.empty()) return;
   // Each line is flushed to the file of hashes at once, because the rank may be killed later.
   file_ << line.dump() << '\n' << std::flush;
   if (!file_) throw std::runtime_error(path_ + ": can't be written: " + std::strerror(errno));

@@ -17,6 +17,8 @@ uint64_t bit_hash(const at::Tensor& tensor, int64_t begin = 0);
 // Writes the hashes of this rank's events (EventKey: the tensors that a step makes) to the file
 // rank.R in a folder, a line for each event.
 // - Each rank hashes the elements that it holds, so the recorder issues no collective.
+// - In a rank that ./fsdp why replays, the tensor of the event that --capture names is an
+//   observation (common/trace/watch.h). Its name is the event's place, as place_of() returns it.
 // - The recorder does not change the code that trains. It observes this code through hooks on the
 //   model and on the loss, and through Strategy::owned().
 // - Each rank records the events of its microbatches. Parameters, reduced gradients and moments are
@@ -26,7 +28,8 @@ class HashRecorder final : public CallObserver {
   // A function that returns whether an event is recorded. Only recorded events are hashed.
   using Select = std::function<bool(const EventKey&)>;
 
-  // `settings` are written to the file: two runs with equal settings should have equal bits.
+  // `settings` are written to the file: two runs with equal settings should have equal bits. If
+  // `folder` is empty, nothing is written; the recorder then only observes (below).
   // Without `select`, every event is recorded. Throws std::runtime_error, which names the file, if
   // it can't be written.
   HashRecorder(const TrainConfig& config, const ShardLayout& layout,

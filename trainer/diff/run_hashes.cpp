@@ -105,6 +105,10 @@ std::string origin(const json& line) {
 }
 
 // Returns the index of an element as text: "[3, 0]" for element 12 of [5, 4].
+bool equal_numbers(double x, double y) {
+  return x == y || (std::isnan(x) && std::isnan(y));
+}
+
 std::string index_text(size_t element, const std::vector<size_t>& sizes) {
   std::string text = "]";
   for (size_t i = sizes.size(); i-- > 1; element /= std::max<size_t>(sizes[i], 1))
@@ -173,13 +177,43 @@ Comparison compare(const RunHashes& a, const RunHashes& b, bool cut_off) {
   return result;
 }
 
-std::string place_of(const EventKey& key, const RunHashes& a, const RunHashes& b) {
+std::string place_of(const EventKey& key, const std::string& unit) {
   std::string text = "step " + std::to_string(key.step + 1);
   if (key.part >= 0) text += ", microbatch " + std::to_string(key.part);
-  if (!key.name.empty()) text += ", unit " + (a.events.contains(key) ? a : b).events.at(key).unit;
+  if (!key.name.empty()) text += ", unit " + unit;
   text += ", " + json(key.what).get<std::string>();
   if (!key.name.empty()) text += ": " + key.name;
   return text;
+}
+
+std::string place_of(const EventKey& key, const RunHashes& a, const RunHashes& b) {
+  return place_of(key, (a.events.contains(key) ? a : b).events.at(key).unit);
+}
+
+std::optional<DifferingElement> first_differing_element(const EventKey& key, const RunHashes& a,
+                                                        const RunHashes& b) {
+  const EventHash &of_a = event_of(a, key), &of_b = event_of(b, key);
+  if (of_a.values.empty() || of_b.values.empty()) return {};
+  const auto of_run_a = elements_of(of_a), of_run_b = elements_of(of_b);
+  const size_t count = std::min(of_run_a.size(), of_run_b.size());
+  const auto differs = [&](size_t i) {
+    return !equal_numbers(of_run_a[i].first, of_run_b[i].first);
+  };
+  size_t first = 0;
+  while (first < count && !differs(first))
+    ++first;
+  if (first == count) return {};
+  const json& line = *of_run_b[first].second;
+  const auto begin = line.at("begin").get<int64_t>();
+  DifferingElement found{index_text(first, of_b.values.front().at("sizes")), of_run_a[first].first,
+                         of_run_b[first].first, line.at("rank"),
+                         static_cast<int64_t>(first) - begin};
+  // `distance`: looks at the elements of this rank, the nearest ones first.
+  for (size_t distance = 1; distance < count && found.right < 0; ++distance)
+    for (const size_t i : {first - distance, first + distance})
+      if (i < count && of_run_b[i].second == &line && !differs(i))
+        found.right = static_cast<int64_t>(i) - begin;
+  return found;
 }
 
 std::vector<std::string> differing_values(const EventKey& key, const RunHashes& a,
@@ -197,7 +231,7 @@ std::vector<std::string> differing_values(const EventKey& key, const RunHashes& 
   std::vector<size_t> differ;
   for (size_t i = 0; i < std::min(of_run_a.size(), of_run_b.size()); ++i) {
     const double x = of_run_a[i].first, y = of_run_b[i].first;
-    if (x == y || (std::isnan(x) && std::isnan(y))) continue;
+    if (equal_numbers(x, y)) continue;
     differ.push_back(i);
     if (differ.size() > 5) continue;
     char line[96];

@@ -96,8 +96,24 @@ void require_equal_settings(const nlohmann::json& a, const nlohmann::json& b);
 Comparison compare(const RunHashes& a, const RunHashes& b, bool cut_off);
 
 // Returns the place of an event as text: "step 1, microbatch 2, unit layers.2, gradient of the
-// microbatch: layers.2.ffn.w1.weight".
+// microbatch: layers.2.ffn.w1.weight". `unit`: the unit that has the event's parameter or module.
+std::string place_of(const EventKey& key, const std::string& unit);
+// Returns the same for an event of at least one of the two runs.
 std::string place_of(const EventKey& key, const RunHashes& a, const RunHashes& b);
+
+// The first element of an event whose values differ between run a and run b.
+struct DifferingElement {
+  std::string index;  // index of the element in the whole tensor: "[3, 2]"
+  double a{}, b{};    // value of the element in each run
+  int rank{};         // the rank of run b that recorded the element
+  // Index of the element among the elements that this rank recorded of the event; and the index of
+  // the nearest of them that is equal in both runs, -1 if there is none.
+  int64_t element{}, right{-1};
+};
+// Returns the first element in which the two runs differ in the event `key`. Returns nothing if no
+// number differs, or if --capture has not written the values of both runs.
+std::optional<DifferingElement> first_differing_element(const EventKey& key, const RunHashes& a,
+                                                        const RunHashes& b);
 
 // Returns lines of text about the event `key`, whose values --capture has written: the first
 // elements that differ, the number of elements that differ and, for the first of these elements,

@@ -11,6 +11,7 @@
 #include <strategies/run_data.h>
 #include <trace/recorder.h>
 #include <trace/timeline.h>
+#include <trace/watch.h>
 #include <train/checkpoints.h>
 #include <train/dry_run.h>
 #include <train/fewer_ranks.h>
@@ -121,6 +122,7 @@ int run_training(const TrainConfig& given, const FsdpImplementation& fsdp,
     }
     live_bytes::enter(Phase::init);
     poison::enable(config.debug.poison);
+    watch::begin(context.rank);
     at::set_num_threads(config.ranks.threads);
     if (config.ranks.flops > 0)
       config.ranks.comm.clock = std::make_shared<FlopClock>(config.ranks.flops);

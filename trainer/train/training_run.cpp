@@ -170,7 +170,8 @@ class TrainingRun {
     if (counted_) workload_ = counted_->observed(workload_);
     const ReportsConfig& reports = config_.reports;
     const std::string folder = reports.receipt.empty() ? reports.hashes : folder_of_ranks(config_);
-    if (folder.empty()) return;
+    // A rank that ./fsdp why replays has no folder, and still observes the captured event.
+    if (folder.empty() && reports.captured_event.empty()) return;
     hashes_.emplace(config_, run.layout, settings_of_run(config_), context_.rank, folder,
                     events_of_receipt(config_));
     if (leads() && reports.watch > 0) watch_.emplace(config_, context_);

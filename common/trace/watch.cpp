@@ -6,8 +6,8 @@
 #include <execinfo.h>
 #include <memory/poison.h>
 #include <sys/mman.h>
-#include <testing/watch.h>
-#include <testing/watch_page.h>
+#include <trace/watch.h>
+#include <trace/watch_page.h>
 #include <unistd.h>
 
 #include <algorithm>
