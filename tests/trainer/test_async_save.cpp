@@ -6,6 +6,7 @@
 #include <task5_sharded_optimizer/each_element.h>
 #include <testing/multi_rank.h>
 
+#include <algorithm>
 #include <future>
 
 #include <common/expect_text.h>
@@ -93,6 +94,19 @@ MULTI_RANK_TEST(AsyncSave, ranks_continue_while_a_thread_writes_the_checkpoint_i
     EXPECT_TRUE(save->done());
     EXPECT_EQ(followed, rank.rank() == 0);
     EXPECT_EQ(latest_step(folder.path()), 3);
+  });
+}
+
+// async_save() calls `then` in the thread of rank 0.
+TEST(AsyncSaveThread, the_thread_of_an_async_save_is_nicer_than_its_rank) {
+  const TemporaryFolder folder;
+  run_ranks(1, [&](TestRank& rank) {
+    int of_thread = 0;
+    const auto then = [&] { of_thread = getpriority(PRIO_PROCESS, 0); };
+    async_save(folder.path(), CheckpointFormat::sharded, 3, {}, state_of(rank),
+               *rank.communicator(), then)
+        ->wait();
+    EXPECT_EQ(of_thread, std::min(19, getpriority(PRIO_PROCESS, 0) + 10));
   });
 }
 

@@ -40,7 +40,8 @@ class AsyncSave {
 //   CheckpointFormat::full, rank 0 copies the whole state. So the caller may change the tensors as
 //   soon as async_save() has returned.
 // - Then a thread of each rank writes the copy, and frees the copy of each tensor as soon as it is
-//   written. The thread runs no torch operator and makes no collective call.
+//   written. The thread runs no torch operator and makes no collective call. It has a lower
+//   priority than its rank.
 // - When the checkpoint has its name, a thread of rank 0 calls `then`, unless `then` is empty.
 //   `then` must run no torch operator.
 // Before the next save into `directory`, and before remove_old_checkpoints() and
