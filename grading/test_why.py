@@ -93,6 +93,34 @@ FAULTS = {
 }
 
 
+# Kind of fault -> a fault of this kind in flat_parameter.cpp, which changes a training: the change,
+# a text that ./fsdp why must print, and `named` as in FAULTS. The lines are those of the solution
+# without the fault, because ./fsdp why reads its file.
+FAULTS_OF_RUNS = {
+    # The last write combines right values in a wrong way.
+    "wrong_at_the_end": {
+        "old": "    sharded_gradient_.add_(reduced_);",
+        "new": "    sharded_gradient_.sub_(reduced_);",
+        "said": "reduced gradient",
+        "named": "FlatParameterImpl::wait_for_reduction\n      sharded_gradient_.add_(reduced_);",
+    },
+    # A line computes a wrong value from the gradient of the microbatch, and later lines add it.
+    "wrong_at_the_beginning": {
+        "old": "reduce_scatter_into(reduced_, gradient_, unit_);",
+        "new": "reduce_scatter_into(reduced_, gradient_.mul(2), unit_);",
+        "said": "reduced gradient",
+        "named": "FlatParameterImpl::reduce_gradient\n      reduction_ = comm_->reduce_scatter",
+    },
+    # The run fails.
+    "fails": {
+        "old": "  reduction_.wait();\n  gradient_.reset();\n  // Divides",
+        "new": "  gradient_.reset();\n  // Divides",
+        "said": "This line threw the exception.",
+        "named": "FlatParameterImpl::reduce_gradient\n",
+    },
+}
+
+
 def answer_to(fault):
     """Builds the test program with this fault, and returns what ./fsdp why prints about the fault's
     test."""
@@ -127,33 +155,27 @@ class Why(unittest.TestCase):
                 self.assertIsNotNone(first, said)
                 self.assertTrue(first[1].startswith(fault["named"]), said)
 
-    def test_why_names_the_line_that_made_a_number_of_two_runs_differ(self):
-        name = "second_pass_replaces_the_first"
-        runs = ["--a", "--mode single --microbatches 4", "--b"]
-        runs.append("--mode fsdp --world 2 --microbatches 4")
-        with tempfile.TemporaryDirectory() as folder:
-            program, recording = pathlib.Path(folder, "train"), pathlib.Path(folder, "recording")
-            fault = next(one for one in faults.load(2) if one["name"] == name)
-            changed.build(2, fault, program, "bin/reference_train")
-            done = subprocess.run(
-                [DIFF, *runs, "--binary-a", TRAIN, "--binary-b", program, "--record", recording],
-                capture_output=True, text=True,
-            )
-            self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
-            said = answer_about(recording, program)
-        if "ptrace" in said or "x86-64" in said:
-            self.skipTest(said)
-        self.assertIn('"step 1, unit ', said)
-        self.assertIn("reduced gradient", said)
-        first = re.search(r"^  (\S+):\d+, in (.*)\n +(.*)\n", said, re.MULTILINE)
-        self.assertEqual(
-            first.groups(),
-            (
-                "solutions/task2_flat_parameter/flat_parameter.cpp",
-                "FlatParameterImpl::wait_for_reduction",
-                "sharded_gradient_.add_(reduced_);",  # without the fault: ./fsdp why reads the file
-            ),
-        )
+    def test_why_names_the_line_that_made_two_runs_differ(self):
+        microbatches = "--microbatches 4"
+        for name, fault in FAULTS_OF_RUNS.items():
+            with self.subTest(name), tempfile.TemporaryDirectory() as folder:
+                program, recording = pathlib.Path(folder, "train"), pathlib.Path(folder, "recording")
+                change = {"name": name, "task": 2, "file": "flat_parameter.cpp", **fault}
+                changed.build(2, change, program, "bin/reference_train")
+                done = subprocess.run(
+                    [DIFF, "--a", f"--mode single {microbatches}"]
+                    + ["--b", f"--mode fsdp --world 2 {microbatches}", "--record", recording]
+                    + ["--binary-a", TRAIN, "--binary-b", program],
+                    capture_output=True, text=True,
+                )
+                self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+                said = answer_about(recording, program)
+                if "ptrace" in said or "x86-64" in said:
+                    self.skipTest(said)
+                self.assertIn(fault["said"], said)
+                first = re.search(r"^  \S+:\d+, in (.*\n.*\n)", said, re.MULTILINE)
+                self.assertIsNotNone(first, said)
+                self.assertTrue(first[1].startswith(fault["named"]), said)
 
     def test_diff_records_nothing_if_the_bits_are_equal(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -165,9 +165,22 @@ void keep_difference(const EventKey& key, const Run& a, const Run& b) {
                   {"right", found->right},
                   {"place", found->index},
                   {"is", is},
+                  {"microbatches", found->of_microbatches},
+                  {"others", found->others},
                   {"expected", expected},
                   {"text", found->index + " is " + is + ", and " + expected + " in a"}});
   }
+  write_whole_file(b.record + "/wrong", wrong.dump());
+}
+
+// Records run b, which has failed, for ./fsdp why.
+void keep_failure(Run& b, const Settings& settings, const std::string& folder) {
+  b.record = settings.record;
+  train(b, folder);
+  int rank = 0;
+  std::sscanf(b.failure.c_str(), "rank %d", &rank);
+  const nlohmann::json wrong{
+      {"test", "b (" + b.options + ')'}, {"rank", rank}, {"name", ""}, {"text", b.failure}};
   write_whole_file(b.record + "/wrong", wrong.dump());
 }
 
@@ -200,6 +213,7 @@ int compare_and_tell(Settings& settings, const std::string& folder) {
   } else {
     say((failed ? "before the failure the bits are equal: " : "the bits are equal: ") +
         counted(found.equal, "event"));
+    if (!b.failure.empty() && !settings.record.empty()) keep_failure(b, settings, folder);
     if (found.end) say("the failed run ended before " + place_of(*found.end, a.hashes, b.hashes));
   }
   return found.first || failed ? 1 : 0;

@@ -60,8 +60,8 @@ struct Running {
   std::array<Operand, kOperands> operands;
   // The value of the operator's last integer argument; for cat, the dimension.
   int64_t number;
-  // Number (Action::time) of the last write during this operator to memory of none of its operands;
-  // 0: there was none.
+  // Number (Action::number) of the last write during this operator to memory of none of its
+  // operands; 0: there was none.
   uint64_t unresolved;
 };
 std::array<Running, kNested> running;
@@ -173,11 +173,12 @@ void put(char* to, size_t bytes, const char* text) {
 // Adds an action to the WatchPage: this rank now does something of this `kind`. Stores the return
 // addresses of the functions that are running.
 Action& add(Kind kind) {
-  const uint64_t time = ++page->actions;
-  Action& action = page->action[time % WatchPage::kActions];
+  const uint64_t number = ++page->actions;
+  Action& action = page->action[number % WatchPage::kActions];
   std::memset(static_cast<void*>(&action), 0, sizeof action);
   action.kind = kind;
-  action.time = time;
+  action.number = number;
+  action.time = kind == Kind::write ? page->time : ++page->time;
   void* frames[160];
   const int count = backtrace(frames, 160);
   const auto begin = reinterpret_cast<uint64_t>(&__executable_start);
@@ -214,6 +215,7 @@ void add_sources(Action& action, const Collective& collective, uint64_t address)
 void add_write() {
   Action& action = add(Kind::write);
   action.address = page->address;
+  action.bytes = page->width;
   std::memcpy(&action.value, reinterpret_cast<const void*>(page->address), page->width);
   action.since = action.time;
   if (const Collective* collective = receiving()) {
@@ -233,7 +235,7 @@ void add_write() {
       return;
     }
   }
-  op.unresolved = action.time;
+  op.unresolved = action.number;
 }
 
 void on_trap(int, siginfo_t*, void* context) {
@@ -263,11 +265,7 @@ std::unique_ptr<at::ObserverContext> on_operator(const at::RecordFunction& funct
   Running& op = running[nested - 1];
   const char* const name = function.name();
   const char* const colons = std::strrchr(name, ':');
-  op = {++page->actions, colons == nullptr ? name : colons + 1, 0, {}, 0, 0};
-  Action& gap = page->action[op.since % WatchPage::kActions];
-  // Clears the entry of WatchPage::action for this number, because the number now stands for the
-  // call of an operator, and not for an action.
-  std::memset(static_cast<void*>(&gap), 0, sizeof gap);
+  op = {++page->time, colons == nullptr ? name : colons + 1, 0, {}, 0, 0};
   const auto take = [&](const at::Tensor& tensor) {
     const auto operand = operand_of(tensor);
     if (operand && op.count < kOperands) op.operands[op.count++] = *operand;
@@ -371,9 +369,9 @@ void begin(int rank) {
 void observed(const std::string& name, const nlohmann::json& value) {
   if (page == nullptr || !asked_for(name)) return;
   if (!value.is_number()) end(0, 0);
-  for (uint64_t time = page->actions; time > 0 && time + WatchPage::kActions > page->actions;
-       --time) {
-    const Action& action = page->action[time % WatchPage::kActions];
+  for (uint64_t number = page->actions; number > 0 && number + WatchPage::kActions > page->actions;
+       --number) {
+    const Action& action = page->action[number % WatchPage::kActions];
     double read = 0;
     std::memcpy(&read, &action.value, sizeof read);
     if (action.kind == Kind::read && read == value.get<double>()) end(action.address, action.bytes);

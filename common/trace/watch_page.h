@@ -12,7 +12,7 @@ namespace fsdp {
 // answers one question.
 struct WatchPage {
   // Identifies this layout of a WatchPage: change kMark when you change the struct.
-  static constexpr uint32_t kMark = 0xf5d90002;
+  static constexpr uint32_t kMark = 0xf5d90003;
   static constexpr size_t kActions = 40'000;
   static constexpr size_t kFrames = 28;
   static constexpr size_t kSources = 4;
@@ -21,8 +21,11 @@ struct WatchPage {
   struct Action {
     enum class Kind : uint32_t { none, write, spoil, issue, wait, observe, raise, read, line };
     Kind kind;
-    uint32_t depth;  // number of used entries in `frames`
-    // Number of the action, from 1. Calls of operators get numbers from the same sequence.
+    uint32_t depth;   // number of used entries in `frames`
+    uint64_t number;  // number of the action, from 1
+    // Time of the action: how many operators the rank had called by then, and how many actions
+    // other than `write` and `line` it had made. The number of writes and lines depends on what
+    // ./fsdp why asks for, so only the time is equal in all runs of the rank.
     uint64_t time;
     // Return addresses of the functions that were running, as distances from the program's first
     // byte; the innermost function first.
@@ -31,7 +34,7 @@ struct WatchPage {
     // For a `write`: the first bytes of the written element. For a `read`: the number that was read
     // from a tensor, as a double.
     uint64_t value;
-    // For a `write`: the number that the call of the writing operator has; equal to `time` if no
+    // For a `write`: the time at which the writing operator was called; equal to `time` if no
     // operator was running.
     uint64_t since;
     // For a `write`: the addresses of the elements from which the written value was computed;
@@ -62,7 +65,8 @@ struct WatchPage {
   uint64_t observed_width{};
   uint64_t program_start{};  // address of the program's first byte
   uint64_t throw_address{};  // address of __cxa_throw(), the function that throws exceptions
-  uint64_t actions{};        // number of actions and calls of operators so far
+  uint64_t actions{};        // number of actions so far
+  uint64_t time{};           // see Action::time
   // The last kActions actions. The action with the number n is at index n % kActions.
   std::array<Action, kActions> action;
 };

@@ -36,11 +36,11 @@ std::string place_text(const SourceLine& line) {
 
 // Returns when the wrong value was seen.
 std::string when_seen(const Question& question) {
-  return question.task() > 0 ? "when the test looked" : "when the value was compared";
+  return question.compares_runs ? "when the value was compared" : "when the test looked";
 }
 
 std::string before_seen(const Question& question) {
-  return question.task() > 0 ? "before the test looked" : "before the value was compared";
+  return question.compares_runs ? "before the value was compared" : "before the test looked";
 }
 
 // Returns a sentence about "this line", the student's line of the finding: what it did to the wrong

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -117,7 +118,7 @@ std::optional<Finding> Investigation::pending_call(uint64_t time) {
 // `write`, returns write.since, the time at which the operator that wrote began.
 uint64_t Investigation::time_of_issue(const Action& write) const {
   for (const Action* action : actions())
-    if (action->kind == Action::Kind::issue && action->time < write.time &&
+    if (action->kind == Action::Kind::issue && action->time <= write.time &&
         std::strcmp(action->collective, write.collective) == 0)
       return action->time;
   return write.since;
@@ -260,11 +261,10 @@ std::optional<Finding> last_line(const std::vector<Finding>& past) {
   return any;
 }
 
-// Returns the last line that ran of the function that the test is most likely about: the one whose
-// name has the most words in common with the names of the test and of the observation. If no
-// function has such a word, returns last_line(past).
-std::optional<Finding> last_line(const std::vector<Finding>& past, const Question& question) {
-  const std::string text = question.test + ' ' + question.name;
+// Returns the last line that ran of the function whose name has the most words in common with
+// `text`, such as the names of the test and of the observation. If no function has such a word,
+// returns last_line(past).
+std::optional<Finding> last_line(const std::vector<Finding>& past, const std::string& text) {
   const Finding* best = nullptr;
   int most = 0;
   for (const Finding& finding : past) {
@@ -314,22 +314,23 @@ std::vector<Finding> Investigation::find_last() {
   if (auto found = in_named_function(past)) return {*found};
   std::vector<Finding> found;
   if (const auto block = memory_still_alive(past)) found.push_back(*block);
-  if (const auto last = last_line(past, question_)) found.push_back(*last);
+  if (const auto last = last_line(past, question_.names())) found.push_back(*last);
   return found;
 }
 
 // Returns the line that passed over code that never ran, for example a condition that was false. An
 // if around a single statement is ignored, because its condition is often false in right runs too.
-// Requires: the last replay traced the lines (trace()).
-std::optional<Finding> Investigation::skipped() {
+// A line that ran last before the action number `since` is ignored too. Requires: the last replay
+// traced the lines (trace()).
+std::optional<Finding> Investigation::skipped(uint64_t since) {
   std::vector<CodeLine> tested;
   for (const CodeLine& line : code_)
     if (is_in(line.file, "tasks", question_.task()) ||
         is_in(line.file, "solutions", question_.task()))
       tested.push_back(line);
   const auto all = skipped_code(tested, reached_);
-  const auto best = std::ranges::find_if(all, [](const SkippedCode& one) {
-    return one.kind != SkippedCode::Kind::condition || one.last > one.first;
+  const auto best = std::ranges::find_if(all, [since](const SkippedCode& one) {
+    return one.number > since && (one.kind != SkippedCode::Kind::condition || one.last > one.first);
   });
   if (best == all.end()) return {};
   Finding found{{}, source_lines_.of({best->decides.address + 1}), {}};
@@ -426,7 +427,7 @@ std::vector<Finding> Investigation::find_element() {
     // too.
     std::ranges::reverse(found);
   } else if (std::ranges::none_of(found, writes)) {
-    const auto last = last_line(trace(), question_);
+    const auto last = last_line(trace(), question_.names());
     first = skipped();
     if (!first) first = last;
   } else {
@@ -439,13 +440,113 @@ std::vector<Finding> Investigation::find_element() {
   return found;
 }
 
+const Action* Investigation::observation_before() const {
+  bool wrong_one = true;  // the latest observation is the wrong one
+  for (const Action* action : actions()) {
+    if (action->kind != Action::Kind::observe) continue;
+    if (!wrong_one) return action;
+    wrong_one = false;
+  }
+  return nullptr;
+}
+
+// Returns the latest collective of the element's unit, if no line had waited for it.
+std::optional<Finding> Investigation::pending_call_of_unit() {
+  const size_t begin = question_.name.find(", unit "), end = question_.name.find(',', begin + 1);
+  if (begin == std::string::npos) return {};
+  const size_t name = begin + std::strlen(", unit ");
+  const std::string unit = ' ' + question_.name.substr(name, end - name);
+  auto pending = pending_call(0);
+  if (!pending || !std::string(pending->action.collective).ends_with(unit)) return {};
+  return pending;
+}
+
+bool Investigation::is_right(const WatchPage::Action& write) const {
+  double value = 0;
+  if (write.bytes != 4 && write.bytes != 8) return false;
+  if (write.bytes == 4) {
+    float narrow = 0;
+    std::memcpy(&narrow, &write.value, sizeof narrow);
+    value = narrow;
+  } else {
+    std::memcpy(&value, &write.value, sizeof value);
+  }
+  const auto is = [&](double other) { return std::abs(value - other) <= 1e-6 * std::abs(other); };
+  if (is(std::strtod(question_.expected.c_str(), nullptr))) return true;
+  if (std::ranges::any_of(question_.others, is)) return true;
+  // While gradients are reduced, the value is a sum of the gradients of some microbatches.
+  const size_t count = std::min<size_t>(question_.of_microbatches.size(), 12);
+  for (uint64_t some = 1; some < uint64_t{1} << count; ++some) {
+    double sum = 0;
+    for (size_t i = 0; i < count; ++i)
+      if ((some >> i & 1) != 0) sum += question_.of_microbatches[i];
+    if (is(sum)) return true;
+  }
+  return false;
+}
+
+// Moves the student's write that is to blame to the front of `chain`, which begins with the wrong
+// value: the write before the first one, from the front, whose value is right. If none is right and
+// the gradients of the microbatches are known, the earliest write read something else than them.
+void Investigation::blame(std::vector<Finding>& chain) const {
+  size_t wrong = 0;
+  bool right = false;
+  for (size_t i = 0; i < chain.size() && !right; ++i) {
+    if (!writes(chain[i])) continue;
+    right = i > 0 && is_right(chain[i].action);
+    if (!right && chain[i].line() != nullptr) wrong = i;
+  }
+  if (!right && question_.of_microbatches.empty()) return;
+  const auto blamed = chain.begin() + static_cast<std::ptrdiff_t>(wrong);
+  std::rotate(chain.begin(), blamed, blamed + 1);
+}
+
+// Returns the line that decided that nothing wrote the element since the observation before.
+// `written_before`: whether the student's code has ever written it.
+std::optional<Finding> Investigation::line_without_write(bool written_before) {
+  if (question_.right >= 0) {
+    const auto right = find_own_writes(question_.right);
+    if (!right.empty() && is_recent(right.front())) {
+      Finding found = right.front();
+      found.because = Finding::Because::wrote_other;
+      return found;
+    }
+  }
+  const auto past = trace();
+  const Action* const before = observation_before();
+  std::optional<Finding> found;
+  if (written_before) found = skipped(before == nullptr ? 0 : before->number);
+  return found ? found : last_line(past, question_.names());
+}
+
+bool Investigation::is_recent(const Finding& finding) const {
+  const Action* const before = observation_before();
+  return writes(finding) && (before == nullptr || finding.action.time >= before->time);
+}
+
+std::vector<Finding> Investigation::find_element_of_run() {
+  const auto is_own = [](const Finding& one) { return one.line() != nullptr; };
+  page_->element = question_.element;
+  replay(0, 0);
+  std::vector<Finding> found = find_writes(page_->observed_address, page_->observed_width);
+  std::optional<Finding> first = pending_call_of_unit();
+  if (!first && !found.empty() && is_recent(found.front())) {
+    blame(found);
+  } else if (!first) {
+    first = line_without_write(std::ranges::any_of(found, is_own));
+  }
+  std::erase_if(found, [&](const Finding& one) { return !is_own(one); });
+  if (first) found.insert(found.begin(), *first);
+  return found;
+}
+
 std::vector<Finding> Investigation::find() {
   replay(0, 0);
   if (question_.call >= 0) return find_call();
   std::vector<Finding> found;
   if (page_->observed_address != 0) {
     if (question_.element >= 0) {
-      found = find_element();
+      found = question_.compares_runs ? find_element_of_run() : find_element();
     } else {
       found = find_writes(page_->observed_address, page_->observed_width);
       std::erase_if(found, [](const Finding& one) { return one.line() == nullptr; });

@@ -47,6 +47,11 @@ class Investigation {
   // - if no line wrote the value: the line that passed over code which never ran;
   // - else: the write by the function whose name is most like the test's, or a line in the file
   //   after which the suite is named.
+  // If the element differs between two runs, the earlier values that are equal in both decide:
+  // - if no line had waited for a collective of the element's unit: the line that issued it;
+  // - if nothing wrote the element since the observation before: the line that wrote a right
+  //   element meanwhile, or the line that passed over code which never ran;
+  // - else: the first write, in time, whose value is none of the equal values and no sum of them.
   // The result is empty if no line of the student's code was involved. Throws CannotWatch or
   // std::runtime_error if the rank cannot be replayed.
   std::vector<Finding> find();
@@ -71,7 +76,19 @@ class Investigation {
   std::vector<Finding> find_writes(uint64_t address, uint64_t width);
   std::vector<Finding> find_own_writes(int64_t element);
   std::vector<Finding> find_element();
-  std::optional<Finding> skipped();
+  // The same for an element that differs between two runs (./fsdp diff).
+  std::vector<Finding> find_element_of_run();
+  void blame(std::vector<Finding>& chain) const;
+  std::optional<Finding> line_without_write(bool written_before);
+  std::optional<Finding> pending_call_of_unit();
+  // Returns whether the finding is a write after the observation before the wrong one.
+  bool is_recent(const Finding& finding) const;
+  // Returns the observation before the wrong one in the last replay; null: there is none.
+  const WatchPage::Action* observation_before() const;
+  // Returns whether the element had a value at this write that is right, as far as the values which
+  // are equal in both runs show it.
+  bool is_right(const WatchPage::Action& write) const;
+  std::optional<Finding> skipped(uint64_t since = 0);
   std::vector<Finding> find_call();
   std::vector<Finding> trace();
   std::vector<Finding> find_last();
@@ -85,7 +102,8 @@ class Investigation {
   SourceLines source_lines_;
   SharedPage page_;
   int replays_{};
-  // Key: address of a source line's code. Value: the last time at which the last replay reached it.
+  // Key: address of a source line's code. Value: number of the action with which the last replay
+  // reached it last.
   std::map<uint64_t, uint64_t> reached_;
   std::vector<CodeLine> code_;
 };

@@ -26,7 +26,8 @@ Question read_question(const files::path& file) {
   const files::path folder = file.parent_path();
   question.folder = folder;
   question.test = text("test");
-  if (question.test.empty())
+  question.compares_runs = !question.test.empty();
+  if (!question.compares_runs)
     question.test = folder.parent_path().filename().string() + '/' + folder.filename().string();
   question.run = wrong.value("run", 0);
   question.rank = wrong.value("rank", 0);
@@ -37,6 +38,8 @@ Question read_question(const files::path& file) {
   question.place = text("place");
   question.is = text("is");
   question.expected = text("expected");
+  question.of_microbatches = wrong.value("microbatches", std::vector<double>());
+  question.others = wrong.value("others", std::vector<double>());
   question.call = wrong.value("call", -1);
   question.remark = text("remark");
   return question;
@@ -47,6 +50,10 @@ Question read_question(const files::path& file) {
 int Question::task() const {
   const bool names_task = test.size() > 1 && test[0] == 'T' && std::isdigit(test[1]) != 0;
   return names_task ? test[1] - '0' : 0;
+}
+
+std::string Question::names() const {
+  return compares_runs ? name : test + ' ' + name;
 }
 
 Question choose_question(const std::string& folder) {

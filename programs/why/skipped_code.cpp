@@ -9,7 +9,7 @@ namespace {
 
 struct LineRun {
   CodeLine code;
-  uint64_t time{};  // time at which the line ran last; 0: it never ran
+  uint64_t number{};  // number of the action with which the line ran last; 0: it never ran
 };
 using LineRuns = std::map<int, LineRun>;  // key: number of the line in its file
 
@@ -57,13 +57,13 @@ std::optional<SkippedCode> skipped_after(const std::vector<std::string>& text, c
   const int last = end_of_block(text, line);
   for (int i = line; i <= last; ++i) {
     const auto run = runs.find(i);
-    if (run != runs.end() && run->second.time != 0) return {};
+    if (run != runs.end() && run->second.number != 0) return {};
     if (has(text[i], "throw ") && last - line < 3) return {};
   }
   const auto next = static_cast<size_t>(last) + 1;
   if (next < text.size() && has(text[next], "else")) return {};
   const Kind kind = jumps ? Kind::jump : loops ? Kind::loop : Kind::condition;
-  return SkippedCode{decides.code, line, last, decides.time, kind};
+  return SkippedCode{decides.code, line, last, decides.number, kind};
 }
 
 }  // namespace
@@ -74,7 +74,7 @@ std::vector<SkippedCode> skipped_code(const std::vector<CodeLine>& lines,
   for (const CodeLine& code : lines) {
     LineRun& run = files[code.file].try_emplace(code.line, LineRun{code}).first->second;
     const auto found = reached.find(code.address);
-    if (found != reached.end() && run.time < found->second) run = {code, found->second};
+    if (found != reached.end() && run.number < found->second) run = {code, found->second};
   }
   std::vector<SkippedCode> all;
   for (const auto& [file, runs] : files) {
@@ -87,7 +87,7 @@ std::vector<SkippedCode> skipped_code(const std::vector<CodeLine>& lines,
       // The file has become shorter since it was compiled, so its lines are no longer those that
       // ran.
       if (static_cast<size_t>(line) >= text.size()) break;
-      if (decides == nullptr || decides->time == 0 || run.time != 0 || line <= until) continue;
+      if (decides == nullptr || decides->number == 0 || run.number != 0 || line <= until) continue;
       if (const auto found = skipped_after(text, runs, *decides, line)) {
         all.push_back(*found);
         until = found->last;
@@ -95,7 +95,7 @@ std::vector<SkippedCode> skipped_code(const std::vector<CodeLine>& lines,
     }
   }
   std::ranges::sort(all, [](const SkippedCode& a, const SkippedCode& b) {
-    return a.kind == b.kind ? a.time > b.time : a.kind < b.kind;
+    return a.kind == b.kind ? a.number > b.number : a.kind < b.kind;
   });
   return all;
 }

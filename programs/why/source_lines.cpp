@@ -43,7 +43,8 @@ std::string hex(uint64_t number) {
 }  // namespace
 
 std::string short_name(const std::string& function) {
-  const size_t lambda = function.find("{lambda");
+  // GCC's names of lambdas have "{lambda(int)#1}", those of clang "$_0".
+  const size_t lambda = std::min(function.find("{lambda"), function.find("$_"));
   std::string name = function.substr(0, lambda);
   std::string kept;
   int depth = 0;

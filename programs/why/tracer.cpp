@@ -121,16 +121,17 @@ class Breakpoints {
     ptrace(PTRACE_POKETEXT, process_, address, (word & ~0xffL) | byte);
   }
   void add_action(uint64_t address) {
-    const uint64_t time = ++page_.actions;
-    WatchPage::Action& action = page_.action[time % WatchPage::kActions];
+    const uint64_t number = ++page_.actions;
+    WatchPage::Action& action = page_.action[number % WatchPage::kActions];
     action = {};
     action.kind = WatchPage::Action::Kind::line;
-    action.time = time;
+    action.number = number;
+    action.time = page_.time;
     action.depth = 1;
     // A frame is a return address, so SourceLines subtracts 1 from each frame. Therefore this
     // function adds 1 to the address of the line.
     action.frames[0] = address - page_.program_start + 1;
-    reached_[address - page_.program_start] = time;
+    reached_[address - page_.program_start] = number;
   }
 
   pid_t process_;
@@ -160,7 +161,7 @@ std::map<uint64_t, uint64_t> run_watched(const SharedPage& page,
                                          const std::vector<std::string>& command,
                                          const std::vector<uint64_t>& lines) {
   page->arm = page->observed = false;
-  page->actions = page->observed_address = page->observed_width = 0;
+  page->actions = page->time = page->observed_address = page->observed_width = 0;
   const pid_t process = fork();
   if (process == 0) become(page, command);
   bool started = false;

@@ -39,9 +39,9 @@ class SharedPage {
 // - The rank writes what it did into the page (common/trace/watch.h). Its output is discarded.
 // - `lines`: addresses, counted from the program's start. Each time that the rank reaches one, an
 //   action of the kind `line` is added to the page.
-// Returns, for each address of `lines` that the rank has reached, the time at which it reached it
-// last. Throws CannotWatch if this machine cannot watch the process, and std::runtime_error if the
-// rank cannot be run.
+// Returns, for each address of `lines` that the rank has reached, the number of the action with
+// which it reached it last. Throws CannotWatch if this machine cannot watch the process, and
+// std::runtime_error if the rank cannot be run.
 std::map<uint64_t, uint64_t> run_watched(const SharedPage& page,
                                          const std::vector<std::string>& command,
                                          const std::vector<uint64_t>& lines = {});

@@ -147,6 +147,13 @@ std::string HashRecorder::unit_of(std::string name) const {
   return name;
 }
 
+bool HashRecorder::captured(const EventKey& key) const {
+  if (!capture_) return false;
+  const bool leads_to_it = key.step == capture_->step && key.name == capture_->name &&
+                           key.what >= TensorKind::part && key.what < capture_->what;
+  return key == *capture_ || leads_to_it;
+}
+
 void HashRecorder::add(const EventKey& key, int64_t place, const at::Tensor& tensor,
                        int64_t begin) {
   if (!tensor.defined() || (select_ && !select_(key))) return;
@@ -154,16 +161,15 @@ void HashRecorder::add(const EventKey& key, int64_t place, const at::Tensor& ten
   nlohmann::json line = key;
   line.update(nlohmann::json(EventHash{
       place, unit_of(key.name), there ? bit_hash(tensor, begin) : 0, there ? tensor.numel() : 0}));
-  if (capture_ == key) {
-    const std::string place_text = place_of(key, unit_of(key.name));
-    if (there) {
-      line.update(values_of(key.name, tensor, begin));
-      watch::observed(place_text, tensor);
-    } else {
-      watch::observed(place_text, nullptr);
-    }
-  }
+  if (there && captured(key)) line.update(values_of(key.name, tensor, begin));
   write(line);
+  if (!capture_ || capture_->name != key.name) return;
+  const std::string observation = place_of(key, unit_of(key.name));
+  if (there) {
+    watch::observed(observation, tensor);
+  } else {
+    watch::observed(observation, nullptr);
+  }
 }
 
 nlohmann::json HashRecorder::values_of(const std::string& name, const at::Tensor& tensor,

@@ -17,8 +17,10 @@ uint64_t bit_hash(const at::Tensor& tensor, int64_t begin = 0);
 // Writes the hashes of this rank's events (EventKey: the tensors that a step makes) to the file
 // rank.R in a folder, a line for each event.
 // - Each rank hashes the elements that it holds, so the recorder issues no collective.
-// - In a rank that ./fsdp why replays, the tensor of the event that --capture names is an
-//   observation (common/trace/watch.h). Its name is the event's place, as place_of() returns it.
+// - If --capture names an event, the recorder also writes the values of this event, and of the
+//   events of the same step that lead to it: those of the same parameter. In a rank that ./fsdp why
+//   replays, each event of this parameter is an observation (common/trace/watch.h). The name of the
+//   observation is the event's place, as place_of() returns it.
 // - The recorder does not change the code that trains. It observes this code through hooks on the
 //   model and on the loss, and through Strategy::owned().
 // - Each rank records the events of its microbatches. Parameters, reduced gradients and moments are
@@ -58,6 +60,7 @@ class HashRecorder final : public CallObserver {
  private:
   void hook(Module& model);
   void add_of_part(TensorKind what, std::string name, const at::Tensor& tensor);
+  bool captured(const EventKey& key) const;  // whether the values of the event are written too
   void add(const EventKey& key, int64_t place, const at::Tensor& tensor, int64_t begin = 0);
   // Returns the name of the innermost unit whose module is, or contains, the module or parameter
   // `name`.
@@ -71,8 +74,7 @@ class HashRecorder final : public CallObserver {
   int rank_;
   int64_t last_step_;
   bool first_replica_;
-  // The event whose values are written to the file too (--capture); empty: the values of no event
-  // are written.
+  // The event that --capture names; empty: the values of no event are written.
   std::optional<EventKey> capture_;
   std::map<std::string, int64_t> places_;  // name of a parameter -> its index in the model
   std::map<std::string, std::vector<int64_t>> sizes_;  // name of a parameter -> its sizes

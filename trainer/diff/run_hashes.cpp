@@ -205,9 +205,19 @@ std::optional<DifferingElement> first_differing_element(const EventKey& key, con
   if (first == count) return {};
   const json& line = *of_run_b[first].second;
   const auto begin = line.at("begin").get<int64_t>();
-  DifferingElement found{index_text(first, of_b.values.front().at("sizes")), of_run_a[first].first,
-                         of_run_b[first].first, line.at("rank"),
-                         static_cast<int64_t>(first) - begin};
+  DifferingElement found;
+  found.index = index_text(first, of_b.values.front().at("sizes"));
+  found.a = of_run_a[first].first;
+  found.b = of_run_b[first].first;
+  found.rank = line.at("rank");
+  found.element = static_cast<int64_t>(first) - begin;
+  for (const auto& [earlier, event] : a.events) {
+    const auto values =
+        earlier == key ? std::vector<std::pair<double, const json*>>() : elements_of(event);
+    const bool equal = event_of(b, earlier).hash == event.hash;
+    if (!equal || first >= values.size() || std::isnan(values[first].first)) continue;
+    (earlier.part >= 0 ? found.of_microbatches : found.others).push_back(values[first].first);
+  }
   // `distance`: looks at the elements of this rank, the nearest ones first.
   for (size_t distance = 1; distance < count && found.right < 0; ++distance)
     for (const size_t i : {first - distance, first + distance})

@@ -105,7 +105,10 @@ std::string place_of(const EventKey& key, const RunHashes& a, const RunHashes& b
 struct DifferingElement {
   std::string index;  // index of the element in the whole tensor: "[3, 2]"
   double a{}, b{};    // value of the element in each run
-  int rank{};         // the rank of run b that recorded the element
+  // Values of the element in earlier events of the same step that are equal in both runs and that
+  // --capture has written: of the gradients of the microbatches, and of the other events.
+  std::vector<double> of_microbatches{}, others{};
+  int rank{};  // the rank of run b that recorded the element
   // Index of the element among the elements that this rank recorded of the event; and the index of
   // the nearest of them that is equal in both runs, -1 if there is none.
   int64_t element{}, right{-1};
