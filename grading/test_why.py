@@ -159,7 +159,8 @@ class Why(unittest.TestCase):
         microbatches = "--microbatches 4"
         for name, fault in FAULTS_OF_RUNS.items():
             with self.subTest(name), tempfile.TemporaryDirectory() as folder:
-                program, recording = pathlib.Path(folder, "train"), pathlib.Path(folder, "recording")
+                program = pathlib.Path(folder, "train")
+                recording = pathlib.Path(folder, "recording")
                 change = {"name": name, "task": 2, "file": "flat_parameter.cpp", **fault}
                 changed.build(2, change, program, "bin/reference_train")
                 done = subprocess.run(
