@@ -7,6 +7,7 @@
 #include <common/expect_text.h>
 #include <common/set_variables.h>
 #include <common/temporary_folder.h>
+#include <trainer/hugging_face_files.h>
 
 #include "parsed.h"
 
@@ -47,6 +48,23 @@ TEST(CheckpointOption,
       refusal({"--resume", path, "--world", "3"}),
       "--world 3: the checkpoint has 4 microbatches (--microbatches), the same number for each rank; "
       "use a number of ranks that divides this number, or give other --microbatches");
+}
+
+TEST(CheckpointOption, a_checkpoint_takes_the_place_of_the_init_folder_of_an_earlier_start) {
+  const TemporaryFolder hugging_face, run;
+  files_of(*tiny_gpt2()).write(hugging_face.path());
+  const std::string init = "hf:" + hugging_face.path();
+  const Arguments automatic{"--init",   init,   "--checkpoint-dir", run.path(),
+                            "--resume", "auto", "--model",          "gpt2-tiny"};
+  EXPECT_EQ(parse(automatic).model.init, hugging_face.path());
+
+  const std::string saved_folder = saved(run, {"--model", "gpt2-tiny"});
+  EXPECT_EQ(parse(automatic).model.init, "");
+  EXPECT_EQ(parse(automatic).checkpoint.resume, saved_folder);
+  const std::string options = run.write("run.toml", "init = \"" + init + "\"\n");
+  EXPECT_EQ(parse({"--config", options, "--resume", saved_folder}).model.init, "");
+  EXPECT_EQ(refusal({"--init", init, "--resume", saved_folder}),
+            "--init and --resume: give one of them; the checkpoint has the parameters");
 }
 
 TEST(CheckpointOption, the_error_of_resume_states_why_a_folder_has_no_checkpoint) {

@@ -138,6 +138,13 @@ TEST(TokenizerFolder, a_file_that_is_not_a_tokenizer_json_is_refused) {
   }
 }
 
+TEST(TokenizerFolder,
+     a_tokenizer_that_is_given_as_init_takes_a_folder_is_refused_with_the_right_form) {
+  const TemporaryFolder folder;
+  EXPECT_EQ(error_of<std::runtime_error>([&] { tokenizer_at("hf:" + folder.path()); }),
+            "hf:" + folder.path() + ": give it without hf:, as " + folder.path());
+}
+
 TEST(TokenizerFolder, tokenizer_beside_looks_in_the_checkpoint_and_in_the_folder_around_it) {
   const TemporaryFolder folder;
   folder.write("step-000001/checkpoint.json", "{}");

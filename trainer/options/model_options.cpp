@@ -1,6 +1,7 @@
 #include <base/plain_error.h>
 #include <base/text.h>
 #include <command_line/command_line.h>
+#include <command_line/config_file.h>
 #include <exchange/hugging_face_config.h>
 #include <exchange/hugging_face_folder.h>
 #include <nn/models.h>
@@ -116,8 +117,18 @@ void check_lora(const CLI::App& app, const TrainConfig& config) {
   }
 }
 
+// A run that continues from a checkpoint has its parameters from there. So --init has no effect if
+// an earlier start of the same command needed it (--resume auto), or the saved options of the run
+// that is continued (--config).
+void leave_out_init_of_earlier_start(const CLI::App& app, TrainConfig& config) {
+  const CheckpointConfig& checkpoint = config.checkpoint;
+  if (checkpoint.resume.empty()) return;
+  if (checkpoint.auto_resume || !place_in_config(app, "--init").empty()) config.model.init.clear();
+}
+
 void resolve_model(const CLI::App& app, TrainConfig& config) {
   resolve_lora(config);
+  leave_out_init_of_earlier_start(app, config);
   if (app.count("--model") > 0) return;
   try {
     if (!config.model.init.empty())
@@ -142,7 +153,8 @@ void resolve_model(const CLI::App& app, TrainConfig& config) {
 void check_init_option(const TrainConfig& config) {
   if (config.model.init.empty()) return;
   const std::string option = "--init " + kKind + config.model.init;
-  if (!config.checkpoint.resume.empty()) throw UsageError("--init and --resume: give one of them");
+  if (!config.checkpoint.resume.empty())
+    throw UsageError("--init and --resume: give one of them; the checkpoint has the parameters");
   ModelShape own = model_shape(config.model.name);
   std::visit([&](auto& options) { options.vocabulary = vocabulary_of(config); }, own);
   const bool more_ids = vocabulary_of(config) != model_info(config.model.name).vocabulary;

@@ -149,6 +149,9 @@ std::vector<int64_t> end_tokens_of_tokenizer(const std::string& path) {
 
 std::string tokenizer_at(const std::string& path) {
   std::error_code unknown;
+  const std::string kind = "hf:";  // of --init
+  if (path.starts_with(kind) && fs::exists(path.substr(kind.size()), unknown))
+    throw std::runtime_error(path + ": give it without hf:, as " + path.substr(kind.size()));
   if (!fs::exists(path, unknown))
     throw std::runtime_error(path +
                              ": no such file or folder; a tokenizer of the hub is first "
