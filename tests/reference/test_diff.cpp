@@ -115,6 +115,24 @@ TEST(Diff, diff_shows_a_differing_event_with_its_values_ranks_and_calls) {
       << lines[7];
 }
 
+TEST(Diff, the_first_differing_element_of_a_gradient_has_its_value_in_each_microbatch) {
+  TrainConfig config = config_of({"fsdp", 2}, 2, 1);
+  const EventKey key{0, -1, TensorKind::reduced, "h.1.ln_1.weight"};
+  config.reports.captured_event = nlohmann::json(key).dump();
+  const RunHashes right = hashes_of(config), wrong = hashes_of(config, with<wrong_reduction>);
+  const auto found = first_differing_element(key, right, wrong);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->index, "[0]");
+  EXPECT_EQ(found->rank, 0);
+  EXPECT_EQ(found->element, 0);
+  EXPECT_EQ(found->right, -1);  // every element is wrong
+  EXPECT_GT(found->b, found->a);
+  ASSERT_EQ(found->of_microbatches.size(), 2U);
+  const double mean = (found->of_microbatches[0] + found->of_microbatches[1]) / 2;
+  EXPECT_NEAR(mean, found->a, 1e-6 * std::abs(mean));
+  EXPECT_FALSE(first_differing_element(key, right, right));
+}
+
 TEST(Diff, diff_refuses_invalid_or_missing_hash_files_and_runs_with_different_settings) {
   const TemporaryFolder folder;
   EXPECT_THROW(read_hashes(folder.path()), std::runtime_error);
