@@ -42,6 +42,7 @@ module(common/transports base comm hosts launch memory)
 module(common/digest)
 module(common/agreement base comm digest optim)
 module(common/trace base comm memory nn)
+module(common/watch base comm memory)
 
 module(trainer/command_line base)
 module(trainer/report base digest)
@@ -55,10 +56,11 @@ module(trainer/tokenizer base state)
 module(trainer/exchange agreement base comm nn state tokenizer)
 module(trainer/strategies base comm config data memory nn offload optim prediction state trace)
 module(trainer/planning base comm config memory nn optim prediction strategies)
-module(trainer/diff base comm config digest nn optim state strategies trace)
+module(trainer/diff base comm config digest nn optim state strategies watch)
 module(trainer/receipt base command_line diff digest state)
 module(trainer/train agreement base command_line comm config cuda data diff digest exchange hosts
-       launch memory optim planning prediction receipt report state strategies trace transports)
+       launch memory optim planning prediction receipt report state strategies trace transports
+       watch)
 module(trainer/options base comm command_line config cuda data diff exchange launch nn optim
        receipt report state strategies tokenizer trace train)
 
@@ -93,7 +95,7 @@ target_link_libraries(fsdp_ranks INTERFACE fsdp_hosts fsdp_transports)
 if(NOT PROJECT_IS_TOP_LEVEL)
   return()
 endif()
-module(common/testing base comm hosts launch memory nn optim trace transports)
+module(common/testing base comm hosts launch memory nn optim trace transports watch)
 target_link_libraries(fsdp_testing PUBLIC GTest::gtest)
 if(FSDP_SANITIZE MATCHES "address" AND CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
   target_compile_definitions(fsdp_testing PRIVATE __SANITIZE_ADDRESS__)  # as GCC does
@@ -101,7 +103,7 @@ endif()
 # If several objects define the same function, for example an instance of a template, the linker
 # uses the first definition. So the code that runs the tests and compares values is linked before
 # the code of a task, and completely: a student's definition cannot replace it.
-set(first testing base comm hosts launch memory nn optim trace transports)
+set(first testing base comm hosts launch memory nn optim trace transports watch)
 list(TRANSFORM first REPLACE "(.+)" "$<TARGET_FILE:fsdp_\\1>")
 target_link_options(fsdp_testing INTERFACE LINKER:--whole-archive ${first}
   $<TARGET_FILE:GTest::gtest>

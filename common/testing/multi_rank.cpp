@@ -21,7 +21,7 @@
 #include <testing/story.h>
 #include <testing/wrong_observation.h>
 #include <trace/recorder.h>
-#include <trace/watch.h>
+#include <watch/watch.h>
 
 #include <algorithm>
 #include <csignal>

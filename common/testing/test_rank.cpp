@@ -4,7 +4,7 @@
 #include <testing/tensor_bits.h>
 #include <testing/test_rank.h>
 #include <trace/recorder.h>
-#include <trace/watch.h>
+#include <watch/watch.h>
 
 namespace fsdp {
 

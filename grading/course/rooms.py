@@ -15,7 +15,7 @@ from includes import included, reached
 # ranks call, the launcher on one host, the connection of several hosts, and the transports that
 # move bytes.
 ROOMS = ("comm", "launch", "hosts", "transports")
-ABOVE_ROOMS = ("trace", "testing")  # they observe the rooms, so no room includes them
+ABOVE_ROOMS = ("trace", "watch", "testing")  # they observe the rooms, so no room includes them
 
 
 def doors(readme):

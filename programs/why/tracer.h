@@ -1,6 +1,6 @@
 #pragma once
 
-#include <trace/watch_page.h>
+#include <watch/watch_page.h>
 
 #include <map>
 #include <stdexcept>
@@ -36,7 +36,7 @@ class SharedPage {
 // - If page->address is not 0, a hardware watchpoint watches writes to it. Another one watches the
 //   function that throws exceptions. Addresses are not randomized, so each replay has the same
 //   ones.
-// - The rank writes what it did into the page (common/trace/watch.h). Its output is discarded.
+// - The rank writes what it did into the page (common/watch/watch.h). Its output is discarded.
 // - `lines`: addresses, counted from the program's start. Each time that the rank reaches one, an
 //   action of the kind `line` is added to the page.
 // Returns, for each address of `lines` that the rank has reached, the number of the action with

@@ -2,7 +2,7 @@
 #include <diff/hash_recorder.h>
 #include <digest/bit_hash.h>
 #include <torch/csrc/autograd/graph_task.h>
-#include <trace/watch.h>
+#include <watch/watch.h>
 
 #include <cerrno>
 #include <cstring>

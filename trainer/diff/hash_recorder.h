@@ -19,7 +19,7 @@ uint64_t bit_hash(const at::Tensor& tensor, int64_t begin = 0);
 // - Each rank hashes the elements that it holds, so the recorder issues no collective.
 // - If --capture names an event, the recorder also writes the values of this event, and of the
 //   events of the same step that lead to it: those of the same parameter. In a rank that ./fsdp why
-//   replays, each event of this parameter is an observation (common/trace/watch.h). The name of the
+//   replays, each event of this parameter is an observation (common/watch/watch.h). The name of the
 //   observation is the event's place, as place_of() returns it.
 // - The recorder does not change the code that trains. It observes this code through hooks on the
 //   model and on the loss, and through Strategy::owned().

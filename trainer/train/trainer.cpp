@@ -11,7 +11,6 @@
 #include <strategies/run_data.h>
 #include <trace/recorder.h>
 #include <trace/timeline.h>
-#include <trace/watch.h>
 #include <train/checkpoints.h>
 #include <train/dry_run.h>
 #include <train/fewer_ranks.h>
@@ -20,6 +19,7 @@
 #include <train/surviving_run.h>
 #include <train/traced_model.h>
 #include <train/training_run.h>
+#include <watch/watch.h>
 
 #include <algorithm>
 #include <cstdio>

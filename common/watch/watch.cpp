@@ -6,9 +6,9 @@
 #include <execinfo.h>
 #include <memory/poison.h>
 #include <sys/mman.h>
-#include <trace/watch.h>
-#include <trace/watch_page.h>
 #include <unistd.h>
+#include <watch/watch.h>
+#include <watch/watch_page.h>
 
 #include <algorithm>
 #include <csignal>
