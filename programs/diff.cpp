@@ -9,6 +9,7 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <sstream>
@@ -177,8 +178,9 @@ void keep_difference(const EventKey& key, const Run& a, const Run& b) {
 void keep_failure(Run& b, const Settings& settings, const std::string& folder) {
   b.record = settings.record;
   train(b, folder);
-  int rank = 0;
-  std::sscanf(b.failure.c_str(), "rank %d", &rank);
+  const std::string begin = "rank ";
+  const bool names_rank = b.failure.starts_with(begin);
+  const int64_t rank = names_rank ? std::strtol(b.failure.c_str() + begin.size(), nullptr, 10) : 0;
   const nlohmann::json wrong{
       {"test", "b (" + b.options + ')'}, {"rank", rank}, {"name", ""}, {"text", b.failure}};
   write_whole_file(b.record + "/wrong", wrong.dump());
