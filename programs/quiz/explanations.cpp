@@ -212,7 +212,9 @@ std::string text_of(const Contender& one, const PlanSettings& settings, const Mo
   return one.name + ":\n" + text_of_phase("- forward", by_hand.forward) +
          text_of_phase("- backward", by_hand.backward) +
          formatted(
-             "- A step takes %.2f ms; counted action by action, %.2f ms.\n"
+             "- By this sum a step takes %.2f ms; with every single wait it takes %.2f ms. (A "
+             "difference comes from the blocks at the ends of a phase: for them the other one of "
+             "links and computing can be the longer.)\n"
              "- The terms of the peak give %.2f GB. With gathered units, gradients that are not "
              "yet reduced and activations it is %.2f GB, which %s.\n",
              by_hand.total(), one.milliseconds, named * 1e-9,
@@ -278,17 +280,21 @@ const char* const kTimeOfPhase =
     "phase takes the longer of its computing and its collectives, and in addition:\n"
     "- the sums of hybrid: a rank continues only when a sum has ended, so nothing overlaps with "
     "them;\n"
-    "- the ends of the phase, where either the links or the rank has nothing to do. If the "
-    "collectives are longer, these are what the last block and the head compute in forward, and "
-    "the head in backward (with grad_op also the last block). If computing is longer, they are the "
-    "all-gathers of the root and of the first block in forward, and the reductions of the first "
-    "block and of the root in backward;\n"
+    "- the ends of the phase, where either the links or the rank has nothing to do;\n"
+    "  forward, if the collectives are longer: what the last block and the head compute;\n"
+    "  forward, if computing is longer: the all-gathers of the root and of the first block;\n"
+    "  backward, if the collectives are longer: what the head computes, since the all-gather of "
+    "the last block begins only after it (with grad_op also the last block, since the first "
+    "reduction comes after it);\n"
+    "  backward, if computing is longer: the all-gather of the last block (not with grad_op), and "
+    "the reductions of the first block and of the root;\n"
     "- at the end of backward, the average of the loss over all ranks: 2 x (W - 1) x latency over "
     "--inter.\n";
 const char* const kPeaks =
     "The peak decides which strategies are possible. A rank always holds its shards, fp32 and bf16 "
-    "(6 N / W bytes), and both moments (8 N / W). full reaches its peak late in backward, when "
-    "nearly all reduced gradients are there (4 N / W). grad_op reaches it at the beginning of "
+    "(6 N / W bytes: AdamW updates the fp32 shard, and the all-gathers send the bf16 one), and "
+    "both moments (8 N / W). full reaches its peak late in backward, when nearly all reduced "
+    "gradients are there; they were sent in bf16 and are kept in fp32 (4 N / W). grad_op reaches it at the beginning of "
     "backward, when all units are gathered (2 N) and hardly any gradient is reduced. hybrid is as "
     "full, with G in place of W. Section 3.2 of the FSDP paper (Zhao et al., VLDB 2023) compares "
     "full and hybrid sharding.\n";

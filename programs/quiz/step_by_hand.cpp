@@ -69,7 +69,9 @@ StepByHand step_by_hand(const PlanSettings& settings, const std::string& strateg
   const double in_links = of_block + of_root;
   forward.ends = forward.links_are_longer() ? forward.of.block + forward.of.head : in_links;
   const double before_a_reduction = backward.of.head + (keeps_gathered ? backward.of.block : 0);
-  backward.ends = backward.links_are_longer() ? before_a_reduction : in_links;
+  const double gather_of_last_block = keeps_gathered ? 0 : of_block;
+  backward.ends =
+      backward.links_are_longer() ? before_a_reduction : gather_of_last_block + in_links;
   if (hybrid) {
     const double hosts = world / of_host;
     backward.sums =
