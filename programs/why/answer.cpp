@@ -34,13 +34,9 @@ std::string place_text(const SourceLine& line) {
          '\n' + (code.empty() ? "" : "      " + code + '\n');
 }
 
-// Returns when the wrong value was seen.
-std::string when_seen(const Question& question) {
-  return question.compares_runs ? "when the value was compared" : "when the test looked";
-}
-
-std::string before_seen(const Question& question) {
-  return question.compares_runs ? "before the value was compared" : "before the test looked";
+// Returns the event in which the wrong value was seen.
+std::string seen(const Question& question) {
+  return question.compares_runs ? "the value was compared" : "the test looked";
 }
 
 // Returns a sentence about "this line", the student's line of the finding: what it did to the wrong
@@ -69,19 +65,19 @@ std::string action_text(const Question& question, const Finding& finding) {
     case Kind::issue:
       return "This line issued " + collective +
              (question.call >= 0 ? "."
-                                 : ", and no line had waited for it " + when_seen(question) + '.');
+                                 : ", and no line had waited for it when " + seen(question) + '.');
     case Kind::wait:
       return "This line waited for " + collective + '.';
     case Kind::spoil:
-      return "This line allocated " + std::to_string(action.bytes) + " bytes, which were alive " +
-             when_seen(question) + '.';
+      return "This line allocated " + std::to_string(action.bytes) +
+             " bytes, which were alive when " + seen(question) + '.';
     case Kind::line:
-      return "Of your code, this line was the last to run " + before_seen(question) + '.';
+      return "Of your code, this line was the last to run before " + seen(question) + '.';
     case Kind::raise:
       return "This line threw the exception.";
     default:
-      return "This line was the last one of your code that did something visible " +
-             before_seen(question) + '.';
+      return "This line was the last one of your code that did something visible before " +
+             seen(question) + '.';
   }
 }
 

@@ -76,7 +76,7 @@ class Investigation {
   std::vector<Finding> find_writes(uint64_t address, uint64_t width);
   std::vector<Finding> find_own_writes(int64_t element);
   std::vector<Finding> find_element();
-  // The same for an element that differs between two runs (./fsdp diff).
+  // Does the same for an element that differs between two runs (./fsdp diff).
   std::vector<Finding> find_element_of_run();
   void blame(std::vector<Finding>& chain) const;
   std::optional<Finding> line_without_write(bool written_before);

@@ -6,8 +6,8 @@
 
 namespace fsdp {
 
-// What ./fsdp why explains: the first thing that was wrong in a test, or that differs between two
-// runs. It is read from the file `wrong` in the recording of the test
+// Describes what ./fsdp why explains: the first thing that was wrong in a test, or that differs
+// between two runs. It is read from the file `wrong` in the recording of the test
 // (common/testing/wrong_observation.h) or of the second run (programs/diff.cpp).
 struct Question {
   std::string folder;  // the folder of the recording: .../T4_2_reduce.name_of_the_test/W2
