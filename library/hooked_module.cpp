@@ -80,7 +80,7 @@ void HookedModule::check_views() const {
       if (storage == guarded.storage.unsafeGetStorageImpl()) continue;
       throw std::logic_error("parameter " + name + " of unit " + guarded.unit->unit() +
                              " was replaced after it was sharded, by load(), to() or set_data(); "
-                             "use load_state_dict() or summon_full_params()");
+                             "use load_state_dict(), or copy_() in summon_full_params()");
     }
   }
 }

@@ -34,11 +34,29 @@ PartRule known_rule(const c10::OperatorHandle& op) {
   return found != rules.end() ? found->second : rules[&op.schema()] = part_rule(op);
 }
 
-[[noreturn]] void refuse_call(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
+// Returns the description of the first operand that is marked.
+PartDescription first_part(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
   for (const at::Tensor& tensor : tensors_in(last_values(stack, op.schema().arguments().size())))
-    if (is_part(tensor))
-      refuse_operator(composed != nullptr ? *composed : op, *description_of(tensor));
+    if (is_part(tensor)) return description_of(tensor);
   throw std::logic_error("internal error: " + op.schema().name() + " has no operand with a mark");
+}
+
+[[noreturn]] void refuse_call(const c10::OperatorHandle& op, const PartOf& of) {
+  refuse_operator(composed != nullptr ? *composed : op, of);
+}
+
+// Runs an operator that calls other operators. If torch finds its operands unfit, for example
+// because narrow() would read more rows than the part has, the error of torch would have numbers of
+// the part, so this function throws that of refuse_call() instead.
+void run_composed(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
+                  torch::jit::Stack* stack) {
+  const PartDescription of = first_part(op, *stack);
+  const Composed outermost(op);
+  try {
+    op.redispatchBoxed(keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kPart), stack);
+  } catch (const c10::Error&) {
+    refuse_call(op, *of);
+  }
 }
 
 void run_with_parts(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
@@ -58,13 +76,12 @@ void run_with_parts(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
       const PartsAsTensors inside;
       return op.callBoxed(stack);
     }
-    case PartRule::composed: {
-      const Composed outermost(op);
-      return op.redispatchBoxed(keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kPart),
-                                stack);
-    }
+    case PartRule::expanded:
+      return run_expanded(op, stack);
+    case PartRule::composed:
+      return run_composed(op, keys, stack);
     case PartRule::refused:
-      refuse_call(op, *stack);
+      refuse_call(op, *first_part(op, *stack));
   }
 }
 

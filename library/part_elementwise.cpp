@@ -45,7 +45,7 @@ class Operands {
     } else if (part_ == nullptr) {
       part_ = &tensor;
     } else {
-      differs_ = differs_ || tensor.numel() != part_->numel() ||
+      differs_ = differs_ || !same_sizes(tensor, part_->sizes()) ||
                  (tensor.numel() > 0 && !same_places(*of(), *description_of(tensor)));
     }
   }

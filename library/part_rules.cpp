@@ -21,11 +21,10 @@ bool is_in(const auto& names, std::string_view name) {
 constexpr Names<13> kElementwise{
     "copy",      "fill",       "zero",     "masked_fill", "where",       "zeros_like", "ones_like",
     "full_like", "empty_like", "_to_copy", "leaky_relu",  "_pin_memory", "rsub"};
-constexpr Names<17> kReordered{"view",      "view_as",      "reshape",        "reshape_as",
-                               "flatten",   "_unsafe_view", "_reshape_alias", "expand",
-                               "squeeze",   "unsqueeze",    "transpose",      "permute",
-                               "t",         "alias",        "detach",         "lift",
-                               "lift_fresh"};
+constexpr Names<16> kReordered{"view",    "view_as",      "reshape",        "reshape_as",
+                               "flatten", "_unsafe_view", "_reshape_alias", "expand",
+                               "squeeze", "unsqueeze",    "transpose",      "permute",
+                               "t",       "detach",       "lift",           "lift_fresh"};
 // Operators that change the dimensions of a tensor. If such an operator runs on this rank's part of
 // a whole tensor, the sizes of its result do not show which sizes the whole tensor would have after
 // the operator.
@@ -132,6 +131,15 @@ bool is_elementwise(const c10::OperatorHandle& op, const Variant& variant) {
          any_overload_is_pointwise(variant.base);
 }
 
+// Returns whether the operator is one that indexing calls in the place of slice(). An index such as
+// {Slice(0, 4), Slice()} compares its ends with the sizes of the tensor. Those of a part have ones
+// in front, so torch takes the part for the slice: index() calls alias(), and index_put_() calls
+// fill_() with the value as a tensor.
+bool is_of_indexing(const c10::OperatorHandle& op, const Variant& variant) {
+  return variant.base == "alias" ||
+         (variant.base == "fill" && op.operator_name().overload_name == "Tensor");
+}
+
 std::string name_of(const PartOf& of) {
   return std::string(of.of_result ? "" : "a tensor that was computed from ") +
          (of.is_gradient ? "the gradient of parameter " : "parameter ") + of.parameter;
@@ -140,7 +148,8 @@ std::string name_of(const PartOf& of) {
 std::string advice_for(const c10::OperatorHandle& op, const PartOf& of) {
   if (!op.hasTag(at::Tag::nondeterministic_seeded))
     return "full_tensor(tensor) gathers the whole tensor on every rank";
-  if (of.is_gradient) return "draw them in the forward, or compute element by element";
+  if (of.is_gradient)
+    return "draw a tensor with the sizes of the whole one, from the same seed on every rank";
   return "parameters are whole in model.summon_full_params()";
 }
 
@@ -151,7 +160,8 @@ PartRule part_rule(const c10::OperatorHandle& op) {
   if (!op.schema().name().starts_with("aten::")) return PartRule::refused;
   // sum_to_size() would read the sizes of this rank's part, which are not those of the whole
   // tensor.
-  if (variant.base == "sum_to_size") return PartRule::refused;
+  if (variant.base == "sum_to_size" || is_of_indexing(op, variant)) return PartRule::refused;
+  if (variant.base == "expand_as") return PartRule::expanded;
   if (is_in(kPlain, variant.base) || is_in(kFused, variant.base)) return PartRule::plain;
   if (is_elementwise(op, variant)) return PartRule::elementwise;
   const bool changes_its_shape = variant.in_place && variant.base != "detach";
@@ -159,7 +169,11 @@ PartRule part_rule(const c10::OperatorHandle& op) {
   if (variant.base == "cat") return PartRule::joined;
   if (is_in(kCut, variant.base)) return PartRule::cut;
   if (is_in(kReductions, variant.base)) return PartRule::reduction;
-  const bool is_composed = op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
+  // An operator that draws random numbers, such as dropout(), may draw them into a new plain tensor
+  // with the sizes of the part.
+  const bool is_composed =
+      op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd) &&
+      !op.hasTag(at::Tag::nondeterministic_seeded);
   return is_composed ? PartRule::composed : PartRule::refused;
 }
 

@@ -15,6 +15,9 @@ enum class PartRule {
   // The operator runs on this rank's part, but throws unless the elements keep their order. Its
   // results are parts too.
   reordered,
+  // The operator is expand_as(). If only its second operand is a part, it expands the first one to
+  // the sizes of the whole tensor, and its result is a plain tensor. Else it throws.
+  expanded,
   // The operator is at::cat(). It runs on this rank's parts, and its result is a part that consists
   // of several pieces.
   joined,

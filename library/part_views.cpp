@@ -102,9 +102,18 @@ using Fits = bool (*)(const at::Tensor& part, const at::Tensor& result);
 void run_view(const c10::OperatorHandle& op, torch::jit::Stack* stack, Fits fits) {
   const auto arguments = last_values(*stack, op.schema().arguments().size());
   const at::Tensor part = arguments.front().toTensor();
-  {
+  // view_as() of a part with a plain tensor: a program that made the plain tensor with the sizes of
+  // the part would take them for those of the whole tensor, as torch::nn::init::orthogonal_() does.
+  const bool takes_sizes_of_plain =
+      arguments.size() > 1 && arguments[1].isTensor() && !is_part(arguments[1].toTensor());
+  if (takes_sizes_of_plain) refuse_operator(op, *description_of(part));
+  try {
     const PartsAsTensors inside;
     op.callBoxed(stack);
+  } catch (const c10::Error&) {
+    // The sizes do not fit those of the part, of which the error of torch would speak.
+    if (is_part(part)) refuse_operator(op, *description_of(part));
+    throw;
   }
   // If the first operand is not a part, the operator is view_as(), and only its second operand,
   // which gives the sizes, is a part.
@@ -122,6 +131,15 @@ void run_view(const c10::OperatorHandle& op, torch::jit::Stack* stack, Fits fits
 
 void run_reordered(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   run_view(op, stack, keeps_order);
+}
+
+void run_expanded(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  const auto arguments = last_values(*stack, 2);
+  const at::Tensor tensor = arguments[0].toTensor(), other = arguments[1].toTensor();
+  const PartDescription of = description_of(is_part(other) ? other : tensor);
+  if (is_part(tensor) || !of->placement) refuse_operator(op, *of);
+  torch::jit::drop(*stack, 2);
+  stack->emplace_back(tensor.expand(of->placement->sizes));
 }
 
 void run_cut(const c10::OperatorHandle& op, torch::jit::Stack* stack) {

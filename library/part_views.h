@@ -10,6 +10,11 @@ namespace fsdp {
 // elements keep their order.
 void run_reordered(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 
+// Runs expand_as() of a plain tensor with a part as the second operand, which gives the sizes:
+// expands the plain tensor to the sizes of the whole tensor. Throws std::logic_error if the first
+// operand is a part, or if the sizes of the whole tensor are not known.
+void run_expanded(const c10::OperatorHandle& op, torch::jit::Stack* stack);
+
 // Runs slice or split_with_sizes on a result of at::cat() of parts, which consists of pieces: the
 // tensors that at::cat() has joined. The results are parts. Throws std::logic_error unless each
 // result consists of whole pieces.
