@@ -27,18 +27,20 @@ def environment_of(command):
     return variables, [word for word in words if word]
 
 
-def answer(program, test, folder):
-    """Runs a test and records it. Returns what ./fsdp why prints about the recording."""
+def answer(program, test, folder, reference=None):
+    """Runs a test and records it. Returns what ./fsdp why prints about the recording; if
+    `reference` is given, compared with this test program."""
     recording = pathlib.Path(folder, "recording")
     subprocess.run(
         [program, f"--gtest_filter={test}/W2"], cwd=folder, capture_output=True,
         env={**os.environ, "FSDP_RECORD": recording},
     )
-    return answer_about(recording, program)
+    return answer_about(recording, program, reference)
 
 
-def answer_about(recording, program):
-    """Returns what ./fsdp why prints about the recording of a run of `program`."""
+def answer_about(recording, program, reference=None):
+    """Returns what ./fsdp why prints about the recording of a run of `program`; `reference` as in
+    answer()."""
     chosen = subprocess.run([WHY, "--choose", recording], capture_output=True, text=True)
     if chosen.returncode:
         return chosen.stderr
@@ -47,7 +49,7 @@ def answer_about(recording, program):
     variables.pop("FSDP_RECORD")
     replay = {"FSDP_REPLAY": f"{of_test}/{run}/rank-{rank}", "FSDP_ROOT": str(ROOT)}
     done = subprocess.run(
-        [WHY, of_test, program, *arguments], capture_output=True, text=True,
+        [WHY, *(["--reference", reference] if reference else []), of_test, program, *arguments], capture_output=True, text=True,
         env={**os.environ, **variables, **replay},
     )
     return done.stdout + done.stderr
@@ -121,13 +123,56 @@ FAULTS_OF_RUNS = {
 }
 
 
-def answer_to(fault):
+# Kind of difference between a faulty solution and the reference solution -> a fault of the bank
+# with this difference, a text that ./fsdp why must print, and the function that it must name first.
+FAULTS_BESIDE_REFERENCE = {
+    "calls_an_operator_less": {
+        "task": 2,
+        "fault": "sum_not_mean",
+        "said": "the reference solution called torch's div_.",
+        "named": "FlatParameterImpl::wait_for_reduction\n",
+    },
+    "decides_otherwise": {
+        "task": 4,
+        "fault": "as_many_as_were_counted_or_more",
+        "said": "Then it ran BackwardHooksImpl::post_backward;",
+        "named": "BackwardHooksImpl::come_back\n",
+    },
+    "passes_other_values": {
+        "task": 5,
+        "fault": "padding_counts_in_the_norm",
+        "said": "your code did the same as the reference solution.",
+        "named": "ShardedOptimizerImpl::clip_grad_norm\n",
+    },
+}
+
+
+def reference_program(task):
+    return BUILD / "bin" / f"reference_task{task}_tests"
+
+
+def answer_to(fault, reference=None):
     """Builds the test program with this fault, and returns what ./fsdp why prints about the fault's
-    test."""
+    test; `reference` as in answer()."""
     with tempfile.TemporaryDirectory() as folder:
         program = pathlib.Path(folder, "tests")
         changed.build(fault["task"], fault, program)
-        return answer(program, fault["test"], folder)
+        return answer(program, fault["test"], folder, reference)
+
+
+def build_other_solution(folder, old, new):
+    """Builds the tests of task 4 in `folder`, linked with the second solution, which has other
+    functions than the reference solution, and in which `new` replaces `old`. Returns the
+    program."""
+    name = "task4_backward_hooks/backward_hooks.cpp"
+    text = (ROOT / "grading" / "second_solution" / name).read_text()
+    source = pathlib.Path(folder, "backward_hooks.cpp")
+    source.write_text(changed.replaced(text, {"file": name, "old": old, "new": new}, name))
+    path = ROOT / "solutions" / name
+    changed.compile_as(path, source, 4, source.with_suffix(".o"))
+    program = pathlib.Path(folder, "tests")
+    changed.link_with(4, [source.with_suffix(".o")], [path], program)
+    return program
 
 
 @unittest.skipUnless(
@@ -155,6 +200,45 @@ class Why(unittest.TestCase):
                 self.assertIsNotNone(first, said)
                 self.assertTrue(first[1].startswith(fault["named"]), said)
 
+    def check_first(self, said, fault):
+        """Checks that ./fsdp why has printed fault["said"], and has named fault["named"] first."""
+        if "ptrace" in said or "x86-64" in said:
+            self.skipTest(said)
+        self.assertIn(fault["said"], " ".join(said.split()))
+        first = re.search(r"^  \S+:\d+, in (.*\n.*\n)", said, re.MULTILINE)
+        self.assertIsNotNone(first, said)
+        self.assertTrue(first[1].startswith(fault["named"]), said)
+
+    def test_why_says_where_a_solution_parts_from_the_reference_solution(self):
+        for name, case in FAULTS_BESIDE_REFERENCE.items():
+            reference = reference_program(case["task"])
+            if not reference.exists():
+                continue
+            with self.subTest(name):
+                faulty = next(x for x in faults.load(case["task"]) if x["name"] == case["fault"])
+                self.check_first(answer_to(faulty, reference), case)
+
+    @unittest.skipUnless(reference_program(4).exists(), "./fsdp build reference_task4_tests")
+    def test_why_compares_collectives_alone_if_a_solution_has_other_functions(self):
+        wait = "  if (reducing_) reducing_->wait_for_reduction();\n  reducing_ = unit.flat;"
+        with tempfile.TemporaryDirectory() as folder:
+            program = build_other_solution(folder, wait, "  reducing_ = unit.flat;")
+            test = "T4_4_finish.no_unit_stays_unsharded_and_no_full_gradient_is_left"
+            self.check_first(answer(program, test, folder, reference_program(4)), {
+                "said": "Then it issued reduce_scatter blocks1; the reference solution waited for "
+                "reduce_scatter blocks2.",
+                "named": "BackwardHooksImpl::reduce\n",
+            })
+
+    def test_why_compares_nothing_if_the_reference_solution_fails_too(self):
+        faulty = next(one for one in faults.load(2) if one["name"] == "sum_not_mean")
+        with tempfile.TemporaryDirectory() as folder:
+            program = pathlib.Path(folder, "tests")
+            changed.build(2, faulty, program)
+            said = answer(program, faulty["test"], folder, program)
+        self.assertIn("torch's copy_, called by this line, wrote the value.", said)
+        self.assertNotIn("reference solution", said)
+
     def test_why_names_the_line_that_made_two_runs_differ(self):
         microbatches = "--microbatches 4"
         for name, fault in FAULTS_OF_RUNS.items():
@@ -170,13 +254,7 @@ class Why(unittest.TestCase):
                     capture_output=True, text=True,
                 )
                 self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
-                said = answer_about(recording, program)
-                if "ptrace" in said or "x86-64" in said:
-                    self.skipTest(said)
-                self.assertIn(fault["said"], said)
-                first = re.search(r"^  \S+:\d+, in (.*\n.*\n)", said, re.MULTILINE)
-                self.assertIsNotNone(first, said)
-                self.assertTrue(first[1].startswith(fault["named"]), said)
+                self.check_first(answer_about(recording, program), fault)
 
     def test_diff_records_nothing_if_the_bits_are_equal(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -1,10 +1,12 @@
 // why --choose DIR: prints the folder, the rank and the run of the recording that ./fsdp why should
 // explain.
-// why [--verbose] FOLDER PROGRAM ARGUMENT...: explains the wrong observation of the recording in
-// FOLDER. It replays the rank with the command PROGRAM ARGUMENT...; ./fsdp replay starts it in this
-// form and sets its environment.
+// why [--verbose] [--reference FILE] FOLDER PROGRAM ARGUMENT...: explains the wrong observation of
+// the recording in FOLDER. It replays the rank with the command PROGRAM ARGUMENT...; ./fsdp replay
+// starts it in this form and sets its environment. FILE: the same test program with the reference
+// solution; why runs the test with it too, and says where the two runs part.
 #include <why/answer.h>
 #include <why/investigation.h>
+#include <why/reference_run.h>
 
 #include <cstdio>
 #include <exception>
@@ -16,10 +18,18 @@ namespace {
 int explain(std::vector<std::string> words) {
   const bool verbose = words.front() == "--verbose";
   if (verbose) words.erase(words.begin());
-  const fsdp::Question question = fsdp::choose_question(words.front());
+  std::string reference;
+  if (words.front() == "--reference") {
+    reference = words.at(1);
+    words.erase(words.begin(), words.begin() + 2);
+  }
+  const fsdp::Question question = fsdp::choose_question(words.at(0));
   words.erase(words.begin());
   fsdp::Investigation investigation(question, words);
-  const auto findings = investigation.find();
+  auto findings = investigation.find();
+  if (!reference.empty())
+    if (const auto parts = fsdp::parting_from(reference, question, investigation, words))
+      findings.insert(findings.begin(), *parts);
   std::fputs(fsdp::answer(question, findings, verbose).c_str(), stdout);
   return 0;
 }

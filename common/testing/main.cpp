@@ -18,7 +18,7 @@ class TimelineKeeper : public testing::EmptyTestEventListener {
 };
 
 // For ./fsdp check --record: keeps a recording of each failed test in the folder that FSDP_RECORD
-// names, as a folder such as SUITE.NAME/W2.
+// names, as a folder such as SUITE.NAME/W2; if FSDP_RECORD_PASSED is set, of each passed test too.
 class RecordingKeeper : public testing::EmptyTestEventListener {
   void OnTestStart(const testing::TestInfo& test) override {
     const std::string name = std::string(test.test_suite_name()) + '.' + test.name();
@@ -31,7 +31,8 @@ class RecordingKeeper : public testing::EmptyTestEventListener {
   }
   void OnTestEnd(const testing::TestInfo& test) override {
     std::error_code none;
-    if (!test.result()->Failed()) std::filesystem::remove_all(folder_, none);
+    const bool keep = test.result()->Failed() || std::getenv("FSDP_RECORD_PASSED") != nullptr;
+    if (!keep) std::filesystem::remove_all(folder_, none);
     // Removes the folder around that of the recording, such as SUITE.NAME around SUITE.NAME/W2, if
     // it is empty; otherwise remove() fails.
     std::filesystem::remove(folder_.parent_path(), none);

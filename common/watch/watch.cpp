@@ -7,6 +7,8 @@
 #include <memory/poison.h>
 #include <sys/mman.h>
 #include <unistd.h>
+#include <watch/arguments.h>
+#include <watch/operand.h>
 #include <watch/watch.h>
 #include <watch/watch_page.h>
 
@@ -26,7 +28,6 @@ namespace {
 using Action = WatchPage::Action;
 using Kind = Action::Kind;
 
-constexpr size_t kDims = 8;
 // The most operands that are recorded for one operator; further ones are left out.
 constexpr size_t kOperands = 12;
 // The most operators that can be running inside one another; deeper ones are not recorded.
@@ -35,22 +36,6 @@ constexpr size_t kNested = 64;
 WatchPage* page = nullptr;
 uint64_t throw_address = 0;
 int rank_here = 0;
-
-// Describes a strided tensor as plain data, because the signal handler of the watchpoint must not
-// call PyTorch.
-struct Operand {
-  uint64_t data;
-  uint64_t width;  // number of bytes of an element
-  size_t dims;
-  std::array<int64_t, kDims> sizes, strides;
-
-  uint64_t numel() const {
-    uint64_t product = 1;
-    for (size_t d = 0; d < dims; ++d)
-      product *= static_cast<uint64_t>(sizes[d]);
-    return product;
-  }
-};
 
 // An operator whose call has begun and not ended.
 struct Running {
@@ -63,6 +48,9 @@ struct Running {
   // Number (Action::number) of the last write during this operator to memory of none of its
   // operands; 0: there was none.
   uint64_t unresolved;
+  // The program's functions that were running when the operator was called (Action::frames).
+  uint32_t depth;
+  std::array<uint64_t, WatchPage::kFrames> frames;
 };
 std::array<Running, kNested> running;
 size_t nested = 0;
@@ -151,20 +139,6 @@ void add_sources(Action& action, const Running& op, const Operand& target,
   }
 }
 
-std::optional<Operand> operand_of(const at::Tensor& tensor) {
-  if (!tensor.defined() || tensor.layout() != at::kStrided || !tensor.is_cpu() ||
-      !tensor.has_storage() || tensor.dim() > static_cast<int64_t>(kDims))
-    return {};
-  Operand operand{};
-  operand.width = tensor.element_size();
-  operand.dims = static_cast<size_t>(tensor.dim());
-  operand.data = reinterpret_cast<uint64_t>(tensor.storage().data()) +
-                 static_cast<uint64_t>(tensor.storage_offset()) * operand.width;
-  std::copy_n(tensor.sizes().begin(), operand.dims, operand.sizes.begin());
-  std::copy_n(tensor.strides().begin(), operand.dims, operand.strides.begin());
-  return operand;
-}
-
 void put(char* to, size_t bytes, const char* text) {
   std::strncpy(to, text, bytes - 1);
   to[bytes - 1] = 0;
@@ -178,7 +152,7 @@ Action& add(Kind kind) {
   std::memset(static_cast<void*>(&action), 0, sizeof action);
   action.kind = kind;
   action.number = number;
-  action.time = kind == Kind::write ? page->time : ++page->time;
+  action.time = kind == Kind::write || kind == Kind::call ? page->time : ++page->time;
   void* frames[160];
   const int count = backtrace(frames, 160);
   const auto begin = reinterpret_cast<uint64_t>(&__executable_start);
@@ -260,12 +234,29 @@ void on_spoil(const void* data, size_t bytes) {
   action.bytes = bytes;
 }
 
+// Adds an action to the WatchPage: the program's code has called the operator `op`. Adds none if
+// torch itself has called it, so that the same functions of the program were running when the
+// operator around it was called.
+void add_call(const at::RecordFunction& function, Running& op) {
+  Action& action = add(Kind::call);
+  op.depth = action.depth;
+  op.frames = action.frames;
+  const Running* const around = nested < 2 ? nullptr : &running[nested - 2];
+  if (around != nullptr && around->depth == op.depth && around->frames == op.frames) {
+    --page->actions;
+    action.kind = Kind::none;
+    return;
+  }
+  put(action.operation, sizeof action.operation, op.name);
+  action.arguments = hash_of_arguments(function);
+}
+
 std::unique_ptr<at::ObserverContext> on_operator(const at::RecordFunction& function) {
   if (nested++ >= kNested) return nullptr;
   Running& op = running[nested - 1];
   const char* const name = function.name();
   const char* const colons = std::strrchr(name, ':');
-  op = {++page->time, colons == nullptr ? name : colons + 1, 0, {}, 0, 0};
+  op = {++page->time, colons == nullptr ? name : colons + 1, 0, {}, 0, 0, 0, {}};
   const auto take = [&](const at::Tensor& tensor) {
     const auto operand = operand_of(tensor);
     if (operand && op.count < kOperands) op.operands[op.count++] = *operand;
@@ -277,6 +268,7 @@ std::unique_ptr<at::ObserverContext> on_operator(const at::RecordFunction& funct
     for (const at::Tensor& tensor : input.toTensorVector())
       take(tensor);
   }
+  if (page->calls) add_call(function, op);
   return nullptr;
 }
 

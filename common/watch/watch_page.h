@@ -12,20 +12,31 @@ namespace fsdp {
 // answers one question.
 struct WatchPage {
   // Identifies this layout of a WatchPage: change kMark when you change the struct.
-  static constexpr uint32_t kMark = 0xf5d90003;
+  static constexpr uint32_t kMark = 0xf5d90004;
   static constexpr size_t kActions = 40'000;
   static constexpr size_t kFrames = 28;
   static constexpr size_t kSources = 4;
 
   // Something that the replayed rank did, such as a write to the watched address.
   struct Action {
-    enum class Kind : uint32_t { none, write, spoil, issue, wait, observe, raise, read, line };
+    enum class Kind : uint32_t {
+      none,
+      write,
+      spoil,
+      issue,
+      wait,
+      observe,
+      raise,
+      read,
+      line,
+      call
+    };
     Kind kind;
     uint32_t depth;   // number of used entries in `frames`
     uint64_t number;  // number of the action, from 1
     // Time of the action: how many operators the rank had called by then, and how many actions
-    // other than `write` and `line` it had made. The number of writes and lines depends on what
-    // ./fsdp why asks for, so only the time is equal in all runs of the rank.
+    // other than `write`, `line` and `call` it had made. The number of writes and lines depends on
+    // what ./fsdp why asks for, so only the time is equal in all runs of the rank.
     uint64_t time;
     // Return addresses of the functions that were running, as distances from the program's first
     // byte; the innermost function first.
@@ -41,7 +52,9 @@ struct WatchPage {
     // unused entries are 0.
     std::array<uint64_t, kSources> sources;
     std::array<uint32_t, kSources> widths;  // number of bytes of each element at `sources`
-    // Name of the operator that writes ("copy_"), of the observation, or of the exception's type.
+    uint64_t arguments;  // for a `call`: hash of the operator's arguments (hash_of_arguments())
+    // Name of the operator that writes or is called ("copy_"), of the observation, or of the
+    // exception's type.
     char operation[64];
     // The collective that writes, is issued or is waited for; "" if there is none.
     char collective[96];
@@ -55,6 +68,7 @@ struct WatchPage {
   int64_t element{-1};
   uint64_t address{};
   uint64_t width{};  // number of bytes to watch at the address: 1, 2, 4 or 8
+  bool calls{};      // whether the operators that the program's code calls are actions too
 
   // The fields from here on are the answer, which the rank writes.
   bool arm{};       // whether the rank asks ./fsdp why to set the watchpoint

@@ -2,7 +2,6 @@
 #include <why/answer.h>
 
 #include <cstdlib>
-#include <fstream>
 #include <set>
 
 namespace fsdp {
@@ -16,16 +15,6 @@ std::string path_text(const std::string& file) {
   const char* const root = std::getenv("FSDP_ROOT");
   const std::string prefix = root == nullptr ? "" : std::string(root) + '/';
   return !prefix.empty() && file.starts_with(prefix) ? file.substr(prefix.size()) : file;
-}
-
-// Returns the source text of the line, without its indentation; "" if the file cannot be read.
-std::string code_of(const SourceLine& line) {
-  std::ifstream file(line.file);
-  std::string text;
-  for (int i = 0; i < line.line && std::getline(file, text); ++i) {
-  }
-  const size_t begin = text.find_first_not_of(' ');
-  return file && begin != std::string::npos ? text.substr(begin) : "";
 }
 
 std::string place_text(const SourceLine& line) {
@@ -49,6 +38,10 @@ std::string action_text(const Question& question, const Finding& finding) {
   if (finding.because == Finding::Because::skips)
     return "No line of your code wrote the value. This line passed over the code that follows it, "
            "which never ran.";
+  if (finding.because == Finding::Because::parts)
+    return wrap(
+        "Up to this line, your code did the same as the reference solution. " + finding.text, 100,
+        0);
   switch (action.kind) {
     case Kind::write:
       if (finding.in("spoil"))

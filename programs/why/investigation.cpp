@@ -27,6 +27,12 @@ bool is_in(const std::string& file, const std::string& folder, int task) {
   return false;
 }
 
+// Returns whether the file is one of the task's, in tasks/ or in solutions/; if `task` is 0, of any
+// task's.
+bool is_of_task(const std::string& file, int task) {
+  return is_in(file, "tasks", task) || is_in(file, "solutions", task);
+}
+
 // Returns the indices of those `lines` that are the student's code. The lines of the tested task
 // come first, in solutions/ too, because ./fsdp why can also test the reference solutions; lines of
 // other tasks follow if they are in tasks/.
@@ -325,9 +331,7 @@ std::vector<Finding> Investigation::find_last() {
 std::optional<Finding> Investigation::skipped(uint64_t since) {
   std::vector<CodeLine> tested;
   for (const CodeLine& line : code_)
-    if (is_in(line.file, "tasks", question_.task()) ||
-        is_in(line.file, "solutions", question_.task()))
-      tested.push_back(line);
+    if (is_of_task(line.file, question_.task())) tested.push_back(line);
   const auto all = skipped_code(tested, reached_);
   const auto best = std::ranges::find_if(all, [since](const SkippedCode& one) {
     return one.number > since && (one.kind != SkippedCode::Kind::condition || one.last > one.first);
@@ -537,6 +541,70 @@ std::vector<Finding> Investigation::find_element_of_run() {
   }
   std::erase_if(found, [&](const Finding& one) { return !is_own(one); });
   if (first) found.insert(found.begin(), *first);
+  return found;
+}
+
+// Returns the step that the action is; nothing if other programs may do it at another time.
+std::optional<Step> step_of(const Finding& finding, int task) {
+  Step step;
+  step.name = finding.action.collective;
+  switch (finding.action.kind) {
+    case Action::Kind::line:
+      if (finding.lines.empty()) return {};
+      step.kind = Step::Kind::function;
+      step.name = finding.lines.front().function;
+      step.name.resize(std::min(step.name.size(), step.name.find(',')));
+      break;
+    case Action::Kind::call:
+      step.kind = Step::Kind::call;
+      step.name = finding.action.operation;
+      step.arguments = finding.action.arguments;
+      break;
+    case Action::Kind::issue:
+      step.kind = Step::Kind::issue;
+      break;
+    case Action::Kind::wait:
+      step.kind = Step::Kind::wait;
+      break;
+    case Action::Kind::read:
+      step.kind = Step::Kind::read;
+      break;
+    default:
+      return {};
+  }
+  for (const SourceLine& line : finding.lines)
+    if (is_of_task(line.file, task)) step.own.push_back(line);
+  // Skips what the test itself does.
+  const bool by_student = std::ranges::any_of(
+      finding.lines, [](const SourceLine& line) { return is_of_task(line.file, 0); });
+  if (!by_student) return {};
+  return step;
+}
+
+StepsOfRank Investigation::steps() {
+  StepsOfRank found;
+  page_->calls = true;
+  std::vector<Finding> past = trace();
+  page_->calls = false;
+  std::vector<uint64_t> frames;
+  for (const CodeLine& line : code_)
+    if (is_of_task(line.file, question_.task())) frames.push_back(line.address + 1);
+  for (const SourceLine& line : source_lines_.of(frames))
+    if (is_of_task(line.file, question_.task()))
+      found.functions.insert(line.function.substr(0, line.function.find(',')));
+  std::map<std::pair<std::string, int>, bool> leaves;
+  std::ranges::reverse(past);
+  for (const Finding& finding : past) {
+    auto step = step_of(finding, question_.task());
+    if (!step) continue;
+    if (step->kind == Step::Kind::function && !step->own.empty()) {
+      const SourceLine& line = step->own.front();
+      const auto [known, is_new] = leaves.try_emplace({line.file, line.line});
+      if (is_new) known->second = code_of(line).starts_with('}');
+      step->leaves = known->second;
+    }
+    found.steps.push_back(*step);
+  }
   return found;
 }
 

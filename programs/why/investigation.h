@@ -1,5 +1,6 @@
 #pragma once
 
+#include <why/parting.h>
 #include <why/question.h>
 #include <why/source_lines.h>
 #include <why/tracer.h>
@@ -16,14 +17,16 @@ struct Finding {
   // Why a finding names its lines:
   // - acts: they ran the action, which concerns the wrong value;
   // - wrote_other: they wrote a right element of the same tensor, but not the wrong one;
-  // - skips: they passed over the code below them, which never ran.
-  enum class Because { acts, wrote_other, skips };
+  // - skips: they passed over the code below them, which never ran;
+  // - parts: up to them, the student's code did the same as the reference solution.
+  enum class Because { acts, wrote_other, skips, parts };
 
   WatchPage::Action action{};
   std::vector<SourceLine> lines;  // the call stack, innermost function first
   // The indices in `lines` of the lines of the student's code, the most telling line first.
   std::vector<size_t> own;
   Because because{Because::acts};
+  std::string text{};  // if they part: what the student's code and the reference solution did next
 
   const SourceLine* line() const { return own.empty() ? nullptr : &lines[own.front()]; }
   // Returns whether a function with the name `function` is in the call stack `lines`.
@@ -55,6 +58,9 @@ class Investigation {
   // The result is empty if no line of the student's code was involved. Throws CannotWatch or
   // std::runtime_error if the rank cannot be replayed.
   std::vector<Finding> find();
+
+  // Replays the rank, and returns what it did up to the wrong observation.
+  StepsOfRank steps();
 
   // Returns whether the last replay reached the wrong observation.
   bool observed() const { return page_->observed; }

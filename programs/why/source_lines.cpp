@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <set>
 #include <sstream>
 #include <stdexcept>
@@ -40,9 +41,27 @@ std::string hex(uint64_t number) {
   return text.data();
 }
 
+// If `function` is the code of std::function that calls a lambda, returns the name of the lambda,
+// which is one of its template arguments; else "".
+std::string lambda_called_by(const std::string& function) {
+  const size_t lambda = std::min(function.rfind("{lambda"), function.rfind("$_"));
+  if (function.find("_Function_handler<") == std::string::npos || lambda == std::string::npos)
+    return "";
+  size_t begin = lambda;
+  for (int depth = 0; begin > 0; --begin) {
+    const char c = function[begin - 1];
+    if (depth == 0 && (c == ' ' || c == '<')) break;
+    if (c == ')' || c == '>') ++depth;
+    if (c == '(' || c == '<') --depth;
+  }
+  return function.substr(begin);
+}
+
 }  // namespace
 
 std::string short_name(const std::string& function) {
+  if (const std::string called = lambda_called_by(function); !called.empty())
+    return short_name(called);
   // GCC's names of lambdas have "{lambda(int)#1}", those of clang "$_0".
   const size_t lambda = std::min(function.find("{lambda"), function.find("$_"));
   std::string name = function.substr(0, lambda);
@@ -56,11 +75,22 @@ std::string short_name(const std::string& function) {
   for (const std::string space : {"fsdp::", " const", "std::", "static "})
     for (size_t at = 0; (at = kept.find(space)) != std::string::npos;)
       kept.erase(at, space.size());
+  // Removes the return type, which is part of the name of a template's function.
+  if (kept.find("operator") == std::string::npos) kept.erase(0, kept.rfind(' ') + 1);
   while (kept.starts_with("::"))
     kept.erase(0, 2);  // removes what is left of the name of an anonymous namespace
   while (kept.ends_with("::"))
     kept.erase(kept.size() - 2);
   return kept + (lambda == std::string::npos ? "" : ", in a lambda");
+}
+
+std::string code_of(const SourceLine& line) {
+  std::ifstream file(line.file);
+  std::string text;
+  for (int i = 0; i < line.line && std::getline(file, text); ++i) {
+  }
+  const size_t begin = text.find_first_not_of(' ');
+  return file && begin != std::string::npos ? text.substr(begin) : "";
 }
 
 std::vector<CodeLine> code_lines(const std::string& program) {

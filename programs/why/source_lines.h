@@ -14,6 +14,9 @@ struct SourceLine {
   int line{};
 };
 
+// Returns the source text of the line, without its indentation; "" if the file cannot be read.
+std::string code_of(const SourceLine& line);
+
 // Finds with addr2line the functions and source lines of return addresses. Keeps the results, so
 // each address is looked up only once.
 class SourceLines {

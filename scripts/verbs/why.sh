@@ -6,10 +6,11 @@ source "${BASH_SOURCE[0]%/*}/../verb.sh"
 help_if_asked "$@"
 
 # why [TASK|PROBLEM] [--verbose] [OPTION...]: runs the tests as ./fsdp check does and records their
-# ranks. Then replays the rank with the first wrong observation (programs/why).
+# ranks. Then replays the rank with the first wrong observation (programs/why). If the code is a
+# student's, runs the test with the reference solution too, to find where the two runs part.
 # why --a "OPTION..." --b "OPTION..." [--verbose]: the same for two runs that ./fsdp diff compares.
 why() {
-  local argument verbose=() options=() chosen status=0
+  local argument verbose=() options=() chosen words reference=() status=0
   local verb=check equal="all these tests pass"
   for argument; do
     case $argument in
@@ -44,8 +45,13 @@ why() {
     return "$status"
   }
   mapfile -t chosen <<<"$chosen"
+  mapfile -d '' -t words <"${chosen[0]}/command"
+  if [[ ${words[1]} =~ ^mine_.*(task[0-9])_tests$ && -d $root/solutions ]]; then
+    build default "reference_${BASH_REMATCH[1]}_tests"
+    reference=(--reference "$bin/reference_${BASH_REMATCH[1]}_tests")
+  fi
   "$root/scripts/verbs/replay.sh" "${chosen[0]}" --rank "${chosen[1]}" --run "${chosen[2]}" -- \
-    "$bin/why" ${verbose[@]+"${verbose[@]}"} "${chosen[0]}"
+    "$bin/why" ${verbose[@]+"${verbose[@]}"} ${reference[@]+"${reference[@]}"} "${chosen[0]}"
 }
 
 why "$@"
