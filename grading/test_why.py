@@ -47,9 +47,10 @@ def answer_about(recording, program, reference=None):
     of_test, rank, run = chosen.stdout.split()
     variables, arguments = environment_of(pathlib.Path(of_test, "command"))
     variables.pop("FSDP_RECORD")
+    beside = ["--reference", reference] if reference else []
     replay = {"FSDP_REPLAY": f"{of_test}/{run}/rank-{rank}", "FSDP_ROOT": str(ROOT)}
     done = subprocess.run(
-        [WHY, *(["--reference", reference] if reference else []), of_test, program, *arguments], capture_output=True, text=True,
+        [WHY, *beside, of_test, program, *arguments], capture_output=True, text=True,
         env={**os.environ, **variables, **replay},
     )
     return done.stdout + done.stderr
