@@ -83,7 +83,7 @@ class User {
   }
   void descend(double rate) {
     const at::NoGradGuard no_grad;
-    for (at::Tensor p : parameters())
+    for (const at::Tensor& p : parameters())
       if (p.grad().defined()) p.sub_(rate * p.grad());
   }
   // Appends a number to the log, which must have the same bits on ranks and in one process.
@@ -563,11 +563,12 @@ MULTI_RANK_TEST(UsersHabits, a_line_search_by_hand_finds_the_rate_of_one_process
         slope += p.grad().pow(2).sum().item<double>();
       const auto from = copies_of(user.parameters());
       const double before = user.loss(step);
-      double rate = 8;
-      for (; rate > 1e-3; rate /= 2) {
+      double rate = 16;
+      for (bool found = false; !found && rate > 1e-3;) {
+        rate /= 2;
         copy_to(user.parameters(), from);
         user.descend(rate);
-        if (user.loss(step) <= before - 0.1 * rate * slope) break;
+        found = user.loss(step) <= before - 0.1 * rate * slope;
       }
       user.log(rate);
     }
@@ -762,7 +763,7 @@ MULTI_RANK_TEST(UsersHabits, the_largest_singular_value_is_that_of_one_process) 
     const at::NoGradGuard no_grad;
     for (int step = 0; step < 3; ++step)
       for (auto& entry : user.named) {
-        at::Tensor p = entry.value();
+        const at::Tensor& p = entry.value();
         if (p.dim() != 2) continue;
         const at::Tensor w = full_tensor(p);
         at::Tensor& left = left_of[entry.key()];
@@ -796,7 +797,7 @@ MULTI_RANK_TEST(UsersHabits, chains_of_operators_in_place_on_data_equal_one_proc
   expect_as_in_one_process(world_size(), [](User& user) {
     for (int step = 0; step < 2; ++step) {
       user.gradient_of(step, -1);
-      for (at::Tensor p : user.parameters()) {
+      for (const at::Tensor& p : user.parameters()) {
         p.data() += 0.1 * p.grad().data();
         p.data().mul_(0.99).sub_(p.grad().clone().mul_(0.1).clamp_(-0.01, 0.01)).nan_to_num_();
         p.set_data(p.data() - 0.01 * p.grad().sign());
@@ -1221,20 +1222,20 @@ MULTI_RANK_TEST(UsersHabits, parts_and_plain_models_that_do_not_fit_each_other_a
 }
 
 MULTI_RANK_TEST(UsersHabits, rows_columns_and_filters_can_be_divided_by_their_norms) {
-  namespace F = torch::nn::functional;
+  using torch::nn::functional::normalize, torch::nn::functional::NormalizeFuncOptions;
   const Habit matrices = [](User& user) {
     for (int step = 0; step < 2; ++step) {
       user.gradient_of(step);
       user.descend(0.1);
       for (const at::Tensor& p : user.parameters()) {
         const int64_t dim = p.dim() == 2 ? step : 0;
-        p.data().copy_(F::normalize(p.detach(), F::NormalizeFuncOptions().dim(dim)));
+        p.data().copy_(normalize(p.detach(), NormalizeFuncOptions().dim(dim)));
       }
     }
   };
   const Habit filters = [](User& user) {
     for (const at::Tensor& p : user.parameters())
-      if (p.dim() == 4) p.data().copy_(F::normalize(p.detach(), F::NormalizeFuncOptions().dim(1)));
+      if (p.dim() == 4) p.data().copy_(normalize(p.detach(), NormalizeFuncOptions().dim(1)));
   };
   expect_as_in_one_process(world_size(), matrices);
   expect_as_in_one_process(world_size(), filters, kConvolutions);
