@@ -44,16 +44,27 @@ Steps all_steps(const Steps& steps, const std::set<std::string>& in_both) {
   return kept;
 }
 
-// Returns the steps that are the same in all right solutions.
-Steps visible_steps(const Steps& steps) {
-  Steps kept;
+// Returns the indices of the steps that are the same in all right solutions.
+std::vector<size_t> visible_steps(const Steps& steps) {
+  std::vector<size_t> kept;
   std::map<std::string, int> pending;  // name of a collective -> calls for which no line has waited
-  for (const Step& step : steps) {
+  for (size_t i = 0; i < steps.size(); ++i) {
+    const Step& step = steps[i];
     if (step.kind == StepKind::function || step.kind == StepKind::call) continue;
     if (step.kind == StepKind::issue) ++pending[step.name];
-    if (step.kind == StepKind::wait && pending[step.name]-- <= 0) continue;
-    kept.push_back(step);
+    if (step.kind == StepKind::wait) {
+      if (pending[step.name] == 0) continue;
+      --pending[step.name];
+    }
+    kept.push_back(i);
   }
+  return kept;
+}
+
+Steps chosen(const Steps& steps, const std::vector<size_t>& indices) {
+  Steps kept;
+  for (const size_t index : indices)
+    kept.push_back(steps[index]);
   return kept;
 }
 
@@ -112,14 +123,27 @@ std::optional<SourceLine> line_of_any_step(const Steps& yours, const Steps& refe
   return last_line(yours.begin(), yours.begin() + static_cast<std::ptrdiff_t>(at));
 }
 
-// Does the same if only visible steps are compared; `all`: all steps of the student's code.
+// Does the same if only visible steps are compared. `all`: all steps of the student's code;
+// `indices`: which of them are `yours`.
 std::optional<SourceLine> line_of_visible_step(const Steps& yours, const Steps& reference,
-                                               size_t at, const Steps& all) {
-  if (at < yours.size() && !yours[at].own.empty()) return yours[at].own.front();
-  if (at < reference.size())
-    for (const std::string& function : functions_of(reference[at]))
-      if (const auto line = last_line(all.begin(), all.end(), function)) return line;
-  return last_line(all.begin(), all.end());
+                                               size_t at, const Steps& all,
+                                               const std::vector<size_t>& indices) {
+  const bool ends = at >= yours.size();
+  const auto before = all.begin() + static_cast<std::ptrdiff_t>(at == 0 ? 0 : indices[at - 1]);
+  const auto next = ends ? all.end() : all.begin() + static_cast<std::ptrdiff_t>(indices[at]);
+  if (at < reference.size() && !reference[at].own.empty()) {
+    // Whether the student's code goes on with what the reference solution does after its step.
+    const bool lacks_a_step =
+        ends || std::any_of(reference.begin() + static_cast<std::ptrdiff_t>(at), reference.end(),
+                            [&](const Step& step) {
+                              return step.kind == yours[at].kind && step.name == yours[at].name;
+                            });
+    const std::string function = base_name(reference[at].own.front().function);
+    if (lacks_a_step)
+      if (const auto line = last_line(before, next, function)) return line;
+  }
+  if (!ends && !yours[at].own.empty()) return yours[at].own.front();
+  return last_line(all.begin(), next);
 }
 
 // Returns whether nine tenths of the functions of the reference solution are in `yours` too. A
@@ -138,10 +162,10 @@ std::optional<Parting> find_parting(const StepsOfRank& yours, const StepsOfRank&
   std::ranges::set_intersection(functions_that_ran(yours.steps),
                                 functions_that_ran(reference.steps),
                                 std::inserter(in_both, in_both.end()));
-  const auto chosen = [&](const Steps& steps) {
-    return comparable ? all_steps(steps, in_both) : visible_steps(steps);
-  };
-  const Steps mine = chosen(yours.steps), right = chosen(reference.steps);
+  const auto visible = visible_steps(yours.steps);
+  const Steps mine = comparable ? all_steps(yours.steps, in_both) : chosen(yours.steps, visible);
+  const Steps right = comparable ? all_steps(reference.steps, in_both)
+                                 : chosen(reference.steps, visible_steps(reference.steps));
   const auto [differs, other] =
       std::ranges::mismatch(mine, right, [&](const Step& a, const Step& b) {
         return comparable ? equal(a, b) : a.kind == b.kind && a.name == b.name;
@@ -149,7 +173,7 @@ std::optional<Parting> find_parting(const StepsOfRank& yours, const StepsOfRank&
   if (differs == mine.end() && other == right.end()) return {};
   const auto at = static_cast<size_t>(differs - mine.begin());
   const auto line = comparable ? line_of_any_step(mine, right, at)
-                               : line_of_visible_step(mine, right, at, yours.steps);
+                               : line_of_visible_step(mine, right, at, yours.steps, visible);
   if (!line) return {};
   const std::string end = "did nothing more", what = text_of(mine, at, end);
   const std::string other_text = text_of(right, at, end);

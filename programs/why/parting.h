@@ -48,8 +48,8 @@ struct Parting {
 //   the last line before the difference.
 // - If it has not, other code may be right too, so only what any solution must do in the same order
 //   is compared: when collectives are issued and first waited for, and when numbers are read.
-//   `line` is the line that did what differs; if the student's code did nothing more, the last line
-//   of the function that did it in the reference solution, or the last line of all.
+//   `line` is the last line of the function that has left a step out, if both programs have this
+//   function and it ran; else the line that did what differs, or the last line of all.
 std::optional<Parting> find_parting(const StepsOfRank& yours, const StepsOfRank& reference);
 
 }  // namespace fsdp
