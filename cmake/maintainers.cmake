@@ -58,6 +58,7 @@ tests_in(programs/quiz/*.cpp quiz fsdp_quiz)
 tests_in(programs/reproduce/*.cpp reproduce "fsdp_reproduce;fsdp_options")
 add_dependencies(reproduce_tests reproduce)  # a test runs it
 tests_in(programs/check/*.cpp check fsdp_check)
+tests_in(programs/why/*.cpp why fsdp_why)
 # threads_tests run their ranks as threads, because the thread sanitizer does not see data races
 # between processes. In a build with the thread sanitizer, ./fsdp test runs only these tests.
 tests_in(threads/*.cpp threads reference_strategy)

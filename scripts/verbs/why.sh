@@ -10,7 +10,7 @@ help_if_asked "$@"
 # student's, runs the test with the reference solution too, to find where the two runs part.
 # why --a "OPTION..." --b "OPTION..." [--verbose]: the same for two runs that ./fsdp diff compares.
 why() {
-  local argument verbose=() options=() chosen words reference=() status=0
+  local argument verbose=() options=() chosen words task reference=() status=0
   local verb=check equal="all these tests pass"
   for argument; do
     case $argument in
@@ -46,9 +46,13 @@ why() {
   }
   mapfile -t chosen <<<"$chosen"
   mapfile -d '' -t words <"${chosen[0]}/command"
-  if [[ ${words[1]} =~ ^mine_.*(task[0-9])_tests$ && -d $root/solutions ]]; then
-    build default "reference_${BASH_REMATCH[1]}_tests"
-    reference=(--reference "$bin/reference_${BASH_REMATCH[1]}_tests")
+  task=${words[1]##*_task}
+  task=${task%_tests}
+  # A handout does not have the solutions of all tasks.
+  if [[ ${words[1]} == mine_*_tests ]] && grep -q "^build bin/reference_task${task}_tests:" \
+    "$root/build/default/build.ninja"; then
+    build default "reference_task${task}_tests"
+    reference=(--reference "$bin/reference_task${task}_tests")
   fi
   "$root/scripts/verbs/replay.sh" "${chosen[0]}" --rank "${chosen[1]}" --run "${chosen[2]}" -- \
     "$bin/why" ${verbose[@]+"${verbose[@]}"} ${reference[@]+"${reference[@]}"} "${chosen[0]}"
