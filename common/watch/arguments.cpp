@@ -1,3 +1,4 @@
+#include <ATen/EmptyTensor.h>
 #include <c10/util/hash.h>
 #include <watch/arguments.h>
 #include <watch/operand.h>
@@ -29,11 +30,10 @@ void add_values(size_t& hash, const Operand& operand, uint64_t address, size_t d
 // Returns whether the storage of the tensor has memory for all of its elements. It has none while a
 // unit is sharded.
 bool has_memory(const at::Tensor& tensor) {
-  int64_t last = tensor.storage_offset();
-  for (int64_t d = 0; d < tensor.dim(); ++d)
-    last += (tensor.size(d) - 1) * tensor.stride(d);
-  return tensor.storage().data() != nullptr &&
-         static_cast<size_t>(last + 1) * tensor.element_size() <= tensor.storage().nbytes();
+  const size_t needed =
+      at::detail::computeStorageNbytes(tensor.sizes(), tensor.strides(), tensor.element_size(),
+                                       static_cast<size_t>(tensor.storage_offset()));
+  return tensor.storage().data() != nullptr && needed <= tensor.storage().nbytes();
 }
 
 void add(size_t& hash, const at::Tensor& tensor) {

@@ -181,7 +181,7 @@ std::string named_function(const std::string& observation) {
 bool prefer(Finding& finding, const std::string& name) {
   const auto found = std::ranges::find_if(finding.own, [&](size_t line) {
     const std::string& function = finding.lines[line].function;
-    const std::string whole = function.substr(0, function.find(','));
+    const std::string whole = without_lambda(function);
     return whole.ends_with("::" + name) || whole == name ||
            (name == "~" && whole.find('~') < whole.size());
   });
@@ -232,7 +232,7 @@ std::optional<Finding> Investigation::memory_still_alive(const std::vector<Findi
 // `text` contains; words of one or two letters do not count. For the function clip_grad_norm in
 // p_norm.cpp and the text "p_norm.clipping", it returns 3: clip, norm, norm.
 int words_in(const SourceLine& line, const std::string& text) {
-  const std::string function = line.function.substr(0, line.function.find(','));
+  const std::string function = without_lambda(line.function);
   std::istringstream words(function.substr(function.rfind(':') + 1) + '_' +
                            std::filesystem::path(line.file).stem().string());
   int count = 0;
@@ -552,8 +552,7 @@ std::optional<Step> step_of(const Finding& finding, int task) {
     case Action::Kind::line:
       if (finding.lines.empty()) return {};
       step.kind = Step::Kind::function;
-      step.name = finding.lines.front().function;
-      step.name.resize(std::min(step.name.size(), step.name.find(',')));
+      step.name = without_lambda(finding.lines.front().function);
       break;
     case Action::Kind::call:
       step.kind = Step::Kind::call;
@@ -591,7 +590,7 @@ StepsOfRank Investigation::steps() {
     if (is_of_task(line.file, question_.task())) frames.push_back(line.address + 1);
   for (const SourceLine& line : source_lines_.of(frames))
     if (is_of_task(line.file, question_.task()))
-      found.functions.insert(line.function.substr(0, line.function.find(',')));
+      found.functions.insert(without_lambda(line.function));
   std::map<std::pair<std::string, int>, bool> leaves;
   std::ranges::reverse(past);
   for (const Finding& finding : past) {

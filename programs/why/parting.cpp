@@ -10,15 +10,10 @@ namespace {
 using StepKind = Step::Kind;
 using Steps = std::vector<Step>;
 
-// Returns the function's name without the words that say that a lambda in it was running.
-std::string base_name(const std::string& function) {
-  return function.substr(0, function.find(','));
-}
-
 std::vector<std::string> functions_of(const Step& step) {
   std::vector<std::string> names;
   for (const SourceLine& line : step.own)
-    names.push_back(base_name(line.function));
+    names.push_back(without_lambda(line.function));
   return names;
 }
 
@@ -84,7 +79,7 @@ std::optional<SourceLine> last_line(Steps::const_iterator begin, Steps::const_it
   while (end != begin) {
     --end;
     if (end->own.empty()) continue;
-    const std::string function = base_name(end->own.front().function);
+    const std::string function = without_lambda(end->own.front().function);
     if (!wanted.empty() && function != wanted) continue;
     if (!end->leaves) return end->own.front();
     wanted = function;
@@ -132,13 +127,14 @@ std::optional<SourceLine> line_of_visible_step(const Steps& yours, const Steps& 
   const auto before = all.begin() + static_cast<std::ptrdiff_t>(at == 0 ? 0 : indices[at - 1]);
   const auto next = ends ? all.end() : all.begin() + static_cast<std::ptrdiff_t>(indices[at]);
   if (at < reference.size() && !reference[at].own.empty()) {
-    // Whether the student's code goes on with what the reference solution does after its step.
+    // The student's code lacks a step if it goes on with one that the reference solution does
+    // later.
     const bool lacks_a_step =
         ends || std::any_of(reference.begin() + static_cast<std::ptrdiff_t>(at), reference.end(),
                             [&](const Step& step) {
                               return step.kind == yours[at].kind && step.name == yours[at].name;
                             });
-    const std::string function = base_name(reference[at].own.front().function);
+    const std::string function = without_lambda(reference[at].own.front().function);
     if (lacks_a_step)
       if (const auto line = last_line(before, next, function)) return line;
   }

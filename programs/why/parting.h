@@ -24,17 +24,17 @@ struct Step {
   // The lines of the tested task that were running, innermost function first. For a function that
   // belongs to the tested task, its last line before the next step.
   std::vector<SourceLine> own;
-  // Whether the line of a function is its closing brace, which decides nothing.
+  // True if the line of a function is its closing brace, which decides nothing.
   bool leaves{};
 };
 
-// What one rank did in a test, up to the wrong observation.
+// Lists what one rank did in a test, up to the wrong observation.
 struct StepsOfRank {
   std::vector<Step> steps;
   std::set<std::string> functions;  // all functions of the tested task that the program has
 };
 
-// The place where a student's run of a test parts from that of the reference solution.
+// Describes where a student's run of a test parts from that of the reference solution.
 struct Parting {
   SourceLine line;        // the student's line that decided what came next
   std::string yours;      // what the student's code did next: "issued all_gather h.0"

@@ -84,6 +84,10 @@ std::string short_name(const std::string& function) {
   return kept + (lambda == std::string::npos ? "" : ", in a lambda");
 }
 
+std::string without_lambda(const std::string& name) {
+  return name.substr(0, name.find(','));
+}
+
 std::string code_of(const SourceLine& line) {
   std::ifstream file(line.file);
   std::string text;

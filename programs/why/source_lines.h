@@ -47,5 +47,7 @@ std::vector<CodeLine> code_lines(const std::string& program);
 // Shortens a demangled name: removes the namespaces fsdp and std, the arguments and the template
 // arguments. A lambda is named after the function that contains it: "register_hooks, in a lambda".
 std::string short_name(const std::string& function);
+// Removes from a name that short_name() returned the words that say that a lambda was running.
+std::string without_lambda(const std::string& name);
 
 }  // namespace fsdp

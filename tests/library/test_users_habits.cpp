@@ -59,7 +59,7 @@ const Trained kBlocks{built<BlockNet>, mean_square};
 const Trained kTokens{built<TokenNet>, mean_square_of({5, 4})};
 const Trained kConvolutions{built<RowOf<ConvBlock>>, mean_square_of({2, 3, 4, 4})};
 
-// What a training program works with, on ranks or in one process.
+// Gives a training program its model and its gradients, on ranks or in one process.
 class User {
  public:
   User(std::shared_ptr<Module> net, torch::OrderedDict<std::string, at::Tensor> named)
